@@ -1,0 +1,153 @@
+package engine
+
+import "time"
+
+// Request is what a job asks for. At most one of GPUs, GPUMemory and GPUFraction is set; none of them is a job
+// without a GPU.
+type Request struct {
+	// GPUs is a number of whole devices.
+	GPUs int `json:"gpus,omitempty"`
+	// GPUMemory is a share of one device, in bytes, contexts inside it.
+	GPUMemory Bytes `json:"gpu_memory_bytes,omitempty"`
+	// GPUFraction is a share of one device, in (0, 1] of (total - reserved).
+	GPUFraction Fraction `json:"gpu_fraction,omitempty"`
+	// CPUs is processor time in cores; 0 takes the share that goes with the GPUs.
+	CPUs CPUs `json:"cpus,omitempty"`
+	// Memory is host memory in bytes; 0 takes the share that goes with the GPUs.
+	Memory Bytes `json:"memory_bytes,omitempty"`
+}
+
+// WantsGPU says whether any GPU is asked for.
+func (r Request) WantsGPU() bool { return r.GPUs > 0 || r.IsShare() }
+
+// IsShare says whether a part of one device is asked for.
+func (r Request) IsShare() bool { return r.GPUMemory > 0 || r.GPUFraction > 0 }
+
+// Mount is one directory or file of the host inside the container.
+type Mount struct {
+	Source   string `json:"source"`
+	Target   string `json:"target"`
+	ReadOnly bool   `json:"read_only,omitempty"`
+}
+
+// Spec is what a user submits. It never changes once acknowledged, except through gputop update.
+type Spec struct {
+	Name    string `json:"name"`
+	Profile string `json:"profile"`
+	// Image is the image as the user or the profile named it; empty for a profile that brings its own.
+	Image   string            `json:"image,omitempty"`
+	Command []string          `json:"command"`
+	Workdir string            `json:"workdir"`
+	Env     map[string]string `json:"env,omitempty"`
+	// CallerEnv is what the client captured of the submitting shell (PATH, virtual environment, locale) for profiles
+	// that run the host's own programs. Env wins over it.
+	CallerEnv map[string]string `json:"caller_env,omitempty"`
+	Mounts    []Mount           `json:"mounts,omitempty"`
+	Request   Request           `json:"request"`
+	Class     Class             `json:"class"`
+	// TimeLimit is how long an attempt may run, in nanoseconds on the wire.
+	TimeLimit time.Duration `json:"time_limit"`
+	// Retries is how often a failed program is tried again.
+	Retries int `json:"retries,omitempty"`
+	// Output is a file of the user's to which the job's output is copied; %j is the job id, %a the attempt.
+	Output string `json:"output,omitempty"`
+}
+
+// Job is a submitted job and where it stands.
+type Job struct {
+	ID        JobID     `json:"id"`
+	Owner     User      `json:"owner"`
+	Spec      Spec      `json:"spec"`
+	State     JobState  `json:"state"`
+	Submitted time.Time `json:"submitted"`
+	// Queued is when it last entered the queue; preemption keeps it, so that a job comes back at its old place.
+	Queued time.Time `json:"queued"`
+	// Ended is when it reached a final state.
+	Ended time.Time `json:"ended,omitzero"`
+	// Prepared says that its image and mounts were found good; cleared when they have to be looked at again.
+	Prepared bool `json:"prepared,omitempty"`
+	Held     bool `json:"held,omitempty"`
+	// ImageID and ImageDigest are what the image's name meant when it was prepared.
+	ImageID     string `json:"image_id,omitempty"`
+	ImageDigest string `json:"image_digest,omitempty"`
+	// Attempts counts the attempts begun; the current one is Attempts.
+	Attempts int `json:"attempts"`
+	// Failures counts attempts in which the program itself failed; Faults those lost to the infrastructure.
+	Failures    int `json:"failures,omitempty"`
+	Faults      int `json:"faults,omitempty"`
+	Preemptions int `json:"preemptions,omitempty"`
+	// StopReason is why a job that is stopping was told to.
+	StopReason StopReason `json:"stop_reason,omitempty"`
+	// ExitCode is the program's, once the job ended with one; Signal-killed programs have 128+n.
+	ExitCode *int `json:"exit_code,omitempty"`
+	// Message says in a sentence why the job ended as it did, when there is more to say than the state.
+	Message string `json:"message,omitempty"`
+	// NotBefore keeps a retried job out of the queue for a while.
+	NotBefore time.Time `json:"not_before,omitzero"`
+}
+
+// StopReason is why a running job is being stopped.
+type StopReason string
+
+// Reasons to stop an attempt.
+const (
+	StopCancelled StopReason = "cancelled"
+	StopPreempted StopReason = "preempted"
+	StopTimeLimit StopReason = "time-limit"
+)
+
+// MaxFaults is how often a job is tried again when the infrastructure, not the program, failed.
+const MaxFaults = 3
+
+// Attempt is one try at running a job.
+type Attempt struct {
+	ID AttemptID `json:"id"`
+	// Container is the container's name, stored before it is created; ContainerID follows.
+	Container   string `json:"container"`
+	ContainerID string `json:"container_id,omitempty"`
+	// BootID is the machine's boot in which the attempt was started: nothing found after another boot is believed.
+	BootID string `json:"boot_id"`
+	// PID and PIDStart name the container's first process: the host's number and its start time in clock ticks.
+	PID      int    `json:"pid,omitempty"`
+	PIDStart uint64 `json:"pid_start,omitempty"`
+	// PIDNamespace is the inode of the container's PID namespace, which maps a GPU process to its job.
+	PIDNamespace uint64     `json:"pid_namespace,omitempty"`
+	Allocation   Allocation `json:"allocation"`
+	// Devices by CDI name, or true in DirectEdits where this Podman cannot see our leases.
+	CDIDevices  []string  `json:"cdi_devices,omitempty"`
+	DirectEdits bool      `json:"direct_edits,omitempty"`
+	Granted     time.Time `json:"granted"`
+	Started     time.Time `json:"started,omitzero"`
+	// StartedBoot is Started on CLOCK_BOOTTIME in nanoseconds: time limits are taken on it.
+	StartedBoot int64     `json:"started_boot,omitempty"`
+	Ended       time.Time `json:"ended,omitzero"`
+	ExitCode    *int      `json:"exit_code,omitempty"`
+	OOMKilled   bool      `json:"oom_killed,omitempty"`
+	Message     string    `json:"message,omitempty"`
+}
+
+// Grant is one device, or a share of it, given to an attempt.
+type Grant struct {
+	Device DeviceID `json:"device"`
+	// Memory is what is promised of the device, in bytes: all of it when Whole.
+	Memory Bytes `json:"memory_bytes"`
+	// Fraction is Memory over (total - reserved).
+	Fraction Fraction `json:"fraction"`
+	Whole    bool     `json:"whole,omitempty"`
+}
+
+// Allocation is what an attempt holds.
+type Allocation struct {
+	State  AllocationState `json:"state"`
+	Grants []Grant         `json:"grants,omitempty"`
+	CPUs   CPUs            `json:"cpus"`
+	Memory Bytes           `json:"memory_bytes"`
+}
+
+// Event is one line of a job's story.
+type Event struct {
+	Time time.Time `json:"time"`
+	Job  JobID     `json:"job"`
+	Kind string    `json:"kind"`
+	Text string    `json:"text,omitempty"`
+}

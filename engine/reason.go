@@ -1,0 +1,33 @@
+package engine
+
+import "time"
+
+// ReasonCode says why a pending job is not running. It is data; the sentence is made where it is shown.
+type ReasonCode string
+
+// The reasons, in the order of DESIGN.
+const (
+	WaitingForDevice   ReasonCode = "WaitingForDevice"   // no device that fits is free
+	WaitingForHost     ReasonCode = "WaitingForHost"     // devices fit, but host CPU or memory does not
+	BlockedByPriority  ReasonCode = "BlockedByPriority"  // it would fit, but a job ahead of it is waiting for the device
+	BlockedBySize      ReasonCode = "BlockedBySize"      // more than the box can ever give; only after devices left
+	ReasonPreparing    ReasonCode = "Preparing"          // image or mounts are being looked at
+	ReasonHeld         ReasonCode = "Held"               // by its owner or an admin
+	ReasonNotBefore    ReasonCode = "NotBefore"          // waits after a retry
+	DeviceNotAnswering ReasonCode = "DeviceNotAnswering" // cards that would do are lost or do not answer
+	DevicesUnknown     ReasonCode = "DevicesUnknown"     // no sample of the GPUs yet, or none at all
+	AgentUnavailable   ReasonCode = "AgentUnavailable"   // the owner's agent or Podman does not answer
+)
+
+// Reason is why a job waits.
+type Reason struct {
+	Code ReasonCode `json:"code"`
+	// Needed and Free are devices, or bytes where Unit is "bytes".
+	Needed int64  `json:"needed,omitempty"`
+	Free   int64  `json:"free,omitempty"`
+	Unit   string `json:"unit,omitempty"`
+	// Job is the job that is in the way, if one is.
+	Job    JobID     `json:"job,omitempty"`
+	Until  time.Time `json:"until,omitzero"`
+	Detail string    `json:"detail,omitempty"`
+}
