@@ -1,0 +1,60 @@
+# Everything a person runs here by hand. `make help` lists it.
+# build.env holds the build tags and C flags; they are exported, so that every go command below sees the same ones.
+include build.env
+export GOFLAGS CGO_CFLAGS
+SHELL := /bin/bash
+# A Go that was unpacked to its usual place is found without a change to the PATH, under sudo too.
+export PATH := $(PATH):/usr/local/go/bin
+TAGS := $(patsubst -tags=%,%,$(GOFLAGS))
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+GOBUILD := go build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION)'
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build run test test-unit test-e2e bench lint clean clean-demo need-go
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@scripts/need-go || true
+
+need-go:
+	@scripts/need-go
+
+setup: ## check this machine and install what is missing
+	@scripts/setup
+
+build: need-go ## bin/gputop, bin/gputopd and the simulated workload bin/simload
+	@echo "building $(VERSION)"
+	@CGO_ENABLED=0 $(GOBUILD) -o bin/gputop ./cmd/gputop
+	@CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '-s -w' -o bin/simload ./engine/gpu/simgpu/simload
+	@CGO_ENABLED=1 $(GOBUILD) -o bin/gputopd ./cmd/gputopd
+
+run: ## set up, build, and show the screen with demo jobs running
+	@scripts/setup
+	@$(MAKE) --no-print-directory build
+	@scripts/demo
+
+test: ## all tests: unit, then end to end; installs what they need first
+	@scripts/setup test
+	@$(MAKE) --no-print-directory test-unit
+	@$(MAKE) --no-print-directory test-e2e
+
+test-unit: need-go ## the tests that need neither root nor Podman
+	go test $(TESTFLAGS) ./...
+
+# The packages are found by their build tag; none is an error, so that a lost tag cannot pass for a green run.
+E2E = $(shell grep -rlE --include='*_test.go' '^//go:build .*\be2e\b' . | xargs -r -n1 dirname | sort -u)
+test-e2e: build ## the tests against real rootless Podman (as root, under a test account)
+	@test -n "$(E2E)" || { echo "no end-to-end test was found" >&2; exit 1; }
+	go test -tags=$(TAGS),e2e -count=1 -p 1 -timeout 30m $(TESTFLAGS) $(E2E)
+
+bench: build ## times of whole commands, beside the disk's and Slurm's where installed
+	go run ./test/bench
+
+lint: need-go ## gofmt, go vet, staticcheck; shellcheck where installed
+	@scripts/lint $(TAGS)
+
+clean: ## remove what was built
+	rm -rf bin dist
+
+clean-demo: ## remove all that make run made
+	@scripts/clean-demo

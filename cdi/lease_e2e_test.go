@@ -1,0 +1,5 @@
+//go:build e2e
+
+package cdi
+
+func init() { mustBeRoot = true }

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"gputop/engine"
+	"gputop/engine/daemon"
+)
+
+// fileConfig is the daemon's configuration file. A key it does not know is an error, with its line.
+type fileConfig struct {
+	Simulate       string `yaml:"simulate"`
+	NVMLLibrary    string `yaml:"nvml_library"`
+	SampleInterval string `yaml:"sample_interval"`
+	Profile        string `yaml:"default_profile"`
+	Class          string `yaml:"default_class"`
+	TimeLimit      string `yaml:"default_time_limit"`
+	StopGrace      string `yaml:"stop_grace"`
+	MaxPending     int    `yaml:"max_pending_per_user"`
+	AdminGroup     string `yaml:"admin_group"`
+}
+
+// config is what the file and the flags say together.
+type config struct {
+	simulate string
+	library  string
+	interval time.Duration
+	policy   daemon.Policy
+}
+
+// loadConfig reads a configuration file; one that does not exist is empty unless it was named.
+func loadConfig(path string, named bool) (config, error) {
+	c := config{interval: time.Second, policy: daemon.DefaultPolicy()}
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) && !named {
+		return c, nil
+	}
+	if err != nil {
+		return c, fmt.Errorf("configuration: %w", err)
+	}
+	var f fileConfig
+	if err := yaml.UnmarshalWithOptions(b, &f, yaml.Strict()); err != nil {
+		return c, fmt.Errorf("configuration %s: %s", path, yaml.FormatError(err, false, true))
+	}
+	if err := f.apply(&c); err != nil {
+		return c, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func (f fileConfig) apply(c *config) error {
+	c.simulate, c.library = f.Simulate, f.NVMLLibrary
+	for _, d := range []struct {
+		key, text string
+		into      *time.Duration
+	}{
+		{"sample_interval", f.SampleInterval, &c.interval},
+		{"default_time_limit", f.TimeLimit, &c.policy.TimeLimit},
+		{"stop_grace", f.StopGrace, &c.policy.StopGrace},
+	} {
+		if d.text == "" {
+			continue
+		}
+		v, err := engine.ParseDuration(d.text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", d.key, err)
+		}
+		*d.into = v
+	}
+	if f.Class != "" {
+		cl, err := engine.ParseClass(f.Class)
+		if err != nil {
+			return fmt.Errorf("default_class: %w", err)
+		}
+		c.policy.Class = cl
+	}
+	if f.Profile != "" {
+		c.policy.Profile = f.Profile
+	}
+	if f.AdminGroup != "" {
+		c.policy.AdminGroup = f.AdminGroup
+	}
+	if f.MaxPending < 0 {
+		return fmt.Errorf("max_pending_per_user: %d is negative", f.MaxPending)
+	}
+	if f.MaxPending > 0 {
+		c.policy.MaxPending = f.MaxPending
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"gputop/cdi"
+	"gputop/engine/api"
+	"gputop/engine/daemon"
+	"gputop/engine/gpu/simgpu"
+	"gputop/engine/host"
+	"gputop/engine/sampler"
+	"gputop/engine/store"
+)
+
+type serveFlags struct {
+	personal, shared bool
+	stateDir         string
+	socket           string
+	configFile       string
+	cdiDir           string
+	simulate         string
+	library          string
+	interval         time.Duration
+}
+
+func serveCommand() *cobra.Command {
+	var f serveFlags
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the engine",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context())
+		},
+	}
+	fl := c.Flags()
+	fl.BoolVar(&f.personal, "personal", false, "for this user alone")
+	fl.BoolVar(&f.shared, "shared", false, "for all users of this machine; needs root")
+	fl.StringVar(&f.stateDir, "state-dir", "", "directory of the state (default /var/lib/gputop, or ~/.local/state/gputop)")
+	fl.StringVar(&f.socket, "socket", "", "socket to listen on (default /run/gputop/gputop.sock, or gputop.sock in the state directory)")
+	fl.StringVar(&f.configFile, "config", "", "configuration file (default /etc/gputop/config.yaml, or config.yaml in the state directory)")
+	fl.StringVar(&f.cdiDir, "cdi-dir", "", "directory for leases (default /var/run/cdi in shared mode)")
+	fl.StringVar(&f.simulate, "simulate", "", "use simulated GPUs, for example a100-40gb:4")
+	fl.StringVar(&f.library, "nvml-library", "", "path of libnvidia-ml.so.1")
+	fl.DurationVar(&f.interval, "sample-interval", 0, "time between samples of the GPUs (default 1s, at least 200ms)")
+	c.MarkFlagsMutuallyExclusive("personal", "shared")
+	return c
+}
+
+// complete fills in the defaults of the mode.
+func (f *serveFlags) complete() error {
+	if !f.personal && !f.shared {
+		f.shared = os.Geteuid() == 0
+		f.personal = !f.shared
+	}
+	switch {
+	case f.shared && os.Geteuid() != 0:
+		return errors.New("the shared mode needs root; for yourself alone use --personal")
+	case f.personal && os.Geteuid() == 0:
+		return errors.New("root runs no personal daemon: containers never run as root; use --shared, or an ordinary account")
+	}
+	set := func(s *string, v string) {
+		if *s == "" {
+			*s = v
+		}
+	}
+	if f.shared {
+		set(&f.stateDir, "/var/lib/gputop")
+		set(&f.socket, "/run/gputop/gputop.sock")
+		set(&f.cdiDir, "/var/run/cdi")
+		return nil
+	}
+	if f.stateDir == "" {
+		base := os.Getenv("XDG_STATE_HOME")
+		if base == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return fmt.Errorf("no state directory: %w", err)
+			}
+			base = filepath.Join(home, ".local", "state")
+		}
+		f.stateDir = filepath.Join(base, "gputop")
+	}
+	abs, err := filepath.Abs(f.stateDir)
+	if err != nil {
+		return err
+	}
+	f.stateDir = abs
+	set(&f.socket, filepath.Join(f.stateDir, "gputop.sock"))
+	return nil
+}
+
+func (f *serveFlags) loadConfig() (config, error) {
+	path, named := f.configFile, f.configFile != ""
+	if !named {
+		path = filepath.Join(f.stateDir, "config.yaml")
+		if f.shared {
+			path = "/etc/gputop/config.yaml"
+		}
+	}
+	c, err := loadConfig(path, named)
+	if err != nil {
+		return c, err
+	}
+	if f.simulate != "" {
+		c.simulate = f.simulate
+	}
+	if f.library != "" {
+		c.library = f.library
+	}
+	if f.interval != 0 {
+		c.interval = f.interval
+	}
+	return c, nil
+}
+
+func (f *serveFlags) run(ctx context.Context) error {
+	if err := f.complete(); err != nil {
+		return err
+	}
+	conf, err := f.loadConfig()
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	st, err := store.Open(ctx, f.stateDir, store.Options{Now: time.Now, Log: log})
+	if err != nil {
+		return err
+	}
+	defer st.Close()
+	o, err := f.options(conf, st, log)
+	if err != nil {
+		return err
+	}
+	d, err := daemon.New(ctx, o)
+	if err != nil {
+		return err
+	}
+	mode := os.FileMode(0o600)
+	if f.shared {
+		mode = 0o666
+	}
+	ln, err := api.ListenUnix(f.socket, mode)
+	if err != nil {
+		return err
+	}
+	return f.serve(ctx, d, ln, conf, st, log)
+}
+
+func (f *serveFlags) options(conf config, st *store.Store, log *slog.Logger) (daemon.Options, error) {
+	boot, err := host.BootID()
+	if err != nil {
+		return daemon.Options{}, err
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return daemon.Options{}, fmt.Errorf("host name: %w", err)
+	}
+	o := daemon.Options{Mode: daemon.Personal, Version: version, Host: name, Store: st, Policy: conf.policy, Log: log,
+		SpecDirs: []string{"/etc/cdi", "/var/run/cdi"}, UserName: userName,
+		System: daemon.System{Now: time.Now, Boottime: host.Boottime, BootID: boot, CPUs: host.CPUs(), Memory: host.Memory(),
+			Process: host.ReadProcess}}
+	if f.shared {
+		o.Mode, o.LeaseDir = daemon.Shared, f.cdiDir
+		if f.cdiDir != "/var/run/cdi" {
+			o.SpecDirs = append(o.SpecDirs, f.cdiDir)
+		}
+	} else {
+		o.System.LockDevice = host.LockDevice
+	}
+	o.StartAgent = (&agentStarter{engineSocket: f.socket, stateDir: f.stateDir, shared: f.shared, log: log}).start
+	return o, f.simulated(conf, st, &o)
+}
+
+// simDir is where the simulated cards' files are.
+func (f *serveFlags) simDir() string { return filepath.Join(f.stateDir, "simulated") }
+
+// simulated makes the files of simulated cards, and in shared mode the CDI spec that names them.
+func (f *serveFlags) simulated(conf config, st *store.Store, o *daemon.Options) error {
+	if conf.simulate == "" {
+		return nil
+	}
+	c, err := simgpu.Parse(conf.simulate)
+	if err != nil {
+		return err
+	}
+	devs, err := simgpu.Prepare(f.simDir(), c, st.Instance())
+	if err != nil {
+		return err
+	}
+	for _, d := range devs {
+		o.Devices = append(o.Devices, cdi.SimulatedDevice{Name: string(d.UUID), HostPath: d.HostPath, ContainerPath: d.ContainerPath})
+	}
+	if f.shared {
+		if _, err := cdi.WriteSimulated(f.cdiDir, o.Devices); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serve runs the engine, its sampler and its listener until ctx is done or one of them fails.
+func (f *serveFlags) serve(ctx context.Context, d *daemon.Daemon, ln net.Listener, conf config, st *store.Store, log *slog.Logger) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	srv := api.NewServer(d, serverOptions(conf, f.shared, log))
+	argv, err := f.samplerArgv(conf, st)
+	if err != nil {
+		return err
+	}
+	sup := sampler.New(sampler.Options{Command: argv, Deadline: max(5*time.Second, 3*conf.interval), OnSample: d.TakeSample,
+		OnState: func(s sampler.State) { log.Info("sampler", "phase", s.Phase, "pid", s.PID, "message", s.Message) }})
+	parts := []func(context.Context) error{d.Run, func(ctx context.Context) error { return srv.Serve(ctx, ln) }, sup.Run}
+	done := make(chan error, len(parts))
+	for _, part := range parts {
+		go func() { done <- part(ctx) }()
+	}
+	log.Info("gputop is ready", "socket", f.socket, "state", f.stateDir, "simulated", conf.simulate != "")
+	var first error
+	for range parts {
+		err := <-done
+		if err != nil && first == nil && ctx.Err() == nil {
+			first = err
+		}
+		cancel(err)
+	}
+	return first
+}
+
+func (f *serveFlags) samplerArgv(conf config, st *store.Store) ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	argv := []string{self, "sampler", "--interval", conf.interval.String()}
+	if conf.simulate != "" {
+		return append(argv, "--simulate", conf.simulate, "--sim-dir", f.simDir(), "--instance", st.Instance()), nil
+	}
+	if conf.library != "" {
+		argv = append(argv, "--nvml-library", conf.library)
+	}
+	return argv, nil
+}

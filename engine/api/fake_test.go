@@ -1,0 +1,149 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"gputop/engine"
+)
+
+// fake is a daemon that remembers who asked for what.
+type fake struct {
+	mu     sync.Mutex
+	caller Caller
+	got    SubmitRequest
+	stop   string
+	jobs   []Job
+	err    error
+	events chan WatchEvent
+	pieces []string
+	lateEr error
+	agent  func(ctx context.Context, c Caller, conn net.Conn)
+}
+
+func (f *fake) note(c Caller) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.caller = c
+	return f.err
+}
+
+func (f *fake) Info(c Caller) Info {
+	_ = f.note(c)
+	return Info{API: Version, Version: "test", Caller: c.User, Admin: c.Admin, Defaults: Defaults{Class: engine.Medium}}
+}
+
+func (f *fake) GPUs(c Caller) GPUs { return GPUs{Driver: "1.2"} }
+
+func (f *fake) Submit(ctx context.Context, c Caller, r SubmitRequest) (SubmitResponse, error) {
+	err := f.note(c)
+	f.got = r
+	return SubmitResponse{Job: Job{ID: 7, Class: engine.Low}}, err
+}
+
+func (f *fake) List(ctx context.Context, c Caller, ended bool, limit int) ([]Job, error) {
+	return f.jobs[:min(limit, len(f.jobs))], f.note(c)
+}
+
+func (f *fake) Show(ctx context.Context, c Caller, id engine.JobID) (JobDetail, error) {
+	if id == 13 {
+		panic("unlucky")
+	}
+	return JobDetail{Job: Job{ID: id, Class: engine.Low}}, f.note(c)
+}
+
+func (f *fake) Stop(ctx context.Context, c Caller, id engine.JobID, why engine.StopReason, note string) (Job, error) {
+	f.stop = fmt.Sprint(id, why, note)
+	return Job{ID: id, Class: engine.Low}, f.note(c)
+}
+
+func (f *fake) Wait(ctx context.Context, c Caller, id engine.JobID) (Job, error) {
+	<-ctx.Done()
+	return Job{}, ctx.Err()
+}
+
+func (f *fake) Logs(ctx context.Context, c Caller, id engine.JobID, o LogOptions, w io.Writer) error {
+	if err := f.note(c); err != nil {
+		return err
+	}
+	for _, p := range f.pieces {
+		if _, err := io.WriteString(w, p); err != nil {
+			return err
+		}
+	}
+	return f.lateEr
+}
+
+func (f *fake) Exec(ctx context.Context, c Caller, id engine.JobID) (ExecTarget, error) {
+	return ExecTarget{ContainerID: "abc"}, f.note(c)
+}
+
+func (f *fake) Watch(ctx context.Context, c Caller, send func(WatchEvent) error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case e, ok := <-f.events:
+			if !ok {
+				return f.lateEr
+			}
+			if err := send(e); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (f *fake) ServeAgent(ctx context.Context, c Caller, conn net.Conn) { f.agent(ctx, c, conn) }
+
+// aPerson resolves everybody to alice.
+func aPerson(uid uint32) (engine.User, []uint32, error) {
+	return engine.User{UID: uid, GID: 100, Name: "alice"}, []uint32{100, 200}, nil
+}
+
+// start serves f on a fresh socket until the test ends.
+func start(t testing.TB, f *fake, o ServerOptions) *Client {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "gt") // t.TempDir is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "s")
+	l, err := ListenUnix(path, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Resolve == nil {
+		o.Resolve = aPerson
+	}
+	if o.SubIDFile == "" {
+		o.SubIDFile = filepath.Join(dir, "subuid")
+	}
+	o.Log = slog.New(slog.DiscardHandler)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- NewServer(f, o).Serve(ctx, l) }()
+	c := &Client{Socket: path}
+	t.Cleanup(func() {
+		c.Close()
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("serve: %v", err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Error("the server does not end")
+		}
+		os.RemoveAll(dir)
+	})
+	return c
+}

@@ -1,0 +1,102 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gputop/engine"
+	"gputop/engine/agentrpc"
+)
+
+// adoptAll takes up what an earlier daemon left: attempts under way are looked for by their stored names, never by
+// labels, which anybody can set.
+func (d *Daemon) adoptAll() {
+	for _, a := range d.state.sortedAttempts() {
+		e := d.state.jobs[a.ID.Job]
+		if e != nil && a.Allocation.State.Holds() {
+			d.begin(a.ID, true)
+		}
+	}
+	for id, e := range d.state.jobs {
+		if e.job.State == engine.Preparing {
+			if err := d.transact(id, 0, func(c *change) error { return c.move(engine.EvPrepared) }); err != nil {
+				d.log.Error("job not put back", "job", id, "err", err)
+			}
+		}
+		e.view = d.view(e)
+	}
+}
+
+// find looks for the attempt's container and decides what it means. It keeps asking while nobody answers: no answer is
+// not lost. A running container is taken over; a created one is never started, it is removed.
+func (a *attempt) find(ctx context.Context) (agentrpc.Container, *engine.Ending) {
+	var c agentrpc.Container
+	for wait := 500 * time.Millisecond; ; wait = min(2*wait, 15*time.Second) {
+		actx, cancel := context.WithTimeout(ctx, callTimeout)
+		l, err := a.d.agents.get(actx, a.user)
+		if err == nil {
+			err = l.call(actx, agentrpc.MethodInspect, a.ref(), &c)
+		}
+		cancel()
+		if err == nil {
+			break
+		}
+		if agentrpc.CodeOf(err) == agentrpc.CodeNotFound {
+			return c, a.missing()
+		}
+		if ctx.Err() != nil {
+			return c, nil
+		}
+		a.d.log.Warn("container not found yet", "attempt", a.id, "err", err)
+		if !sleep(ctx, wait) {
+			return c, nil
+		}
+	}
+	if !c.Running() {
+		return c, a.ended(c)
+	}
+	if a.rec.BootID != a.d.o.System.BootID {
+		return c, &engine.Ending{Started: true, Fault: "the machine was restarted while it ran"}
+	}
+	if err := a.adopted(ctx, c); err != nil {
+		return c, &engine.Ending{Started: true, Fault: fmt.Sprintf("its container was found running but could not be taken over: %v", err)}
+	}
+	return c, nil
+}
+
+// missing is the end of an attempt whose container is not there.
+func (a *attempt) missing() *engine.Ending {
+	if a.rec.Started.IsZero() {
+		return &engine.Ending{Fault: "its container was never started"}
+	}
+	if a.rec.BootID != a.d.o.System.BootID {
+		return &engine.Ending{Started: true, Fault: "the machine was restarted while it ran"}
+	}
+	return &engine.Ending{Started: true, Fault: "its container was removed outside gputop"}
+}
+
+// adopted records a container found running.
+func (a *attempt) adopted(ctx context.Context, c agentrpc.Container) error {
+	p, ok := a.d.o.System.Process(c.PID)
+	if !ok || p.UID != a.user.UID {
+		return fmt.Errorf("its process %d is not one of %s", c.PID, a.user.Name)
+	}
+	if a.rec.PID != 0 && a.rec.PIDStart != 0 && (a.rec.PID != c.PID || a.rec.PIDStart != p.Start) {
+		return fmt.Errorf("its process is %d and not the %d that was started", c.PID, a.rec.PID)
+	}
+	return a.save(ctx, func(ch *change) error {
+		ch.attempt.ContainerID, ch.attempt.PID = c.ID, c.PID
+		ch.attempt.PIDStart, ch.attempt.PIDNamespace = p.Start, p.PIDNamespace
+		if ch.attempt.Started.IsZero() {
+			ch.attempt.Started = c.StartedAt
+			ch.attempt.StartedBoot = a.d.o.System.Boottime() - ch.now.Sub(c.StartedAt).Nanoseconds()
+		}
+		ch.attempt.Allocation.State = engine.Active
+		ch.event("adopted", "the daemon found it running and took it over")
+		if ch.job.State == engine.Starting {
+			return ch.move(engine.EvStarted)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,274 @@
+// Package daemon is the engine: the one writer of gputop's state. A single loop owns jobs, attempts and the newest
+// sample; it plans, re-checks, persists, publishes and only then acts. Work that blocks (an agent's calls, waiting for
+// an exit) runs in a goroutine per attempt that reports back to the loop. The package talks to Podman and NVML never:
+// agents and the sampler do, each in a process of its own.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"gputop/cdi"
+	"gputop/engine"
+	"gputop/engine/api"
+	"gputop/engine/host"
+	"gputop/engine/store"
+)
+
+// Mode says for whom the daemon works.
+type Mode string
+
+// The modes.
+const (
+	Personal Mode = "personal" // one user, unprivileged
+	Shared   Mode = "shared"   // root, many users
+)
+
+// Options are what a daemon is made of.
+type Options struct {
+	Mode    Mode
+	Version string
+	Host    string
+	Store   *store.Store
+	Policy  Policy
+	// LeaseDir is where leases are written as CDI specs, and SpecDirs where specs are looked for.
+	LeaseDir string
+	SpecDirs []string
+	// Devices are the simulated cards; empty on a real machine.
+	Devices []cdi.SimulatedDevice
+	// StartAgent starts an agent as the user; it connects by itself.
+	StartAgent func(engine.User) error
+	// System is what the daemon reads of the machine.
+	System System
+	// UserName names a uid for display; it must not block for long.
+	UserName func(uint32) string
+	Log      *slog.Logger
+}
+
+// System is the machine as the daemon sees it; tests give their own.
+type System struct {
+	Now func() time.Time
+	// Boottime is CLOCK_BOOTTIME in nanoseconds, and BootID the kernel's id of this boot.
+	Boottime func() int64
+	BootID   string
+	CPUs     engine.CPUs
+	Memory   engine.Bytes
+	// Process reads a process; ok is false when it is gone or cannot be read.
+	Process func(pid int) (p host.Process, ok bool)
+	// LockDevice takes the machine-wide lock of a device, or says who has it; nil locks nothing.
+	LockDevice func(engine.DeviceID) (release func(), err error)
+}
+
+// Daemon is a running engine. It implements api.Backend.
+type Daemon struct {
+	o     Options
+	store *store.Store
+	log   *slog.Logger
+	calls chan func()
+	stop  chan struct{} // closed when the loop has ended
+	work  sync.WaitGroup
+	// runCtx is done when Run ends; what works for the daemon as a whole works under it.
+	runCtx context.Context
+	end    context.CancelFunc
+
+	state  *state
+	hub    *hub
+	agents *agents
+	images *imageCache
+	queue  *queue
+}
+
+var _ api.Backend = (*Daemon)(nil)
+
+// errStopped is returned to a request that comes after the loop has ended.
+var errStopped = &api.Error{Code: api.CodeUnavailable, Message: "the daemon is stopping", Hint: "Try again in a moment."}
+
+// New loads what the store holds. Run starts the work.
+func New(ctx context.Context, o Options) (*Daemon, error) {
+	live, err := o.Store.Load(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("load the state: %w", err)
+	}
+	ended, err := o.Store.Ended(ctx, 0, recentEnded)
+	if err != nil {
+		return nil, fmt.Errorf("load ended jobs: %w", err)
+	}
+	d := &Daemon{o: o, store: o.Store, log: o.Log, calls: make(chan func(), 256), stop: make(chan struct{}),
+		state: newState(live, ended), hub: newHub()}
+	d.runCtx, d.end = context.WithCancel(context.WithoutCancel(ctx))
+	d.agents = newAgents(d)
+	d.images = newImageCache(o.System.Now)
+	d.queue = newQueue()
+	return d, nil
+}
+
+// Run works until ctx is done. Running jobs go on without it.
+func (d *Daemon) Run(ctx context.Context) error {
+	defer func() {
+		d.end()
+		d.agents.closeAll()
+		close(d.stop)
+		d.hub.close()
+		d.work.Wait()
+	}()
+	d.adoptAll()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	d.queue.kick()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case f := <-d.calls:
+			f()
+		case <-tick.C:
+			d.tick()
+		case <-d.queue.due():
+			d.plan()
+		}
+	}
+}
+
+// do runs f in the loop and waits for it.
+func (d *Daemon) do(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	select {
+	case d.calls <- func() { defer close(done); f() }:
+	case <-d.stop:
+		return errStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-done:
+		return nil
+	case <-d.stop:
+		return errStopped
+	}
+}
+
+// goWork starts a goroutine that Run waits for. It is called from the loop, or before Run.
+func (d *Daemon) goWork(f func(ctx context.Context)) {
+	d.work.Add(1)
+	ctx := d.runCtx
+	go func() {
+		defer d.work.Done()
+		f(ctx)
+	}()
+}
+
+// tick does what depends on the clock alone.
+func (d *Daemon) tick() {
+	d.enforceTimeLimits()
+	d.prepareSome()
+	d.agents.reap()
+	if d.state.queued > 0 {
+		d.queue.kick()
+	}
+	d.publishStaleness()
+}
+
+// change is one step of one job: copies that become the state once they are on disk.
+type change struct {
+	job     engine.Job
+	attempt *engine.Attempt
+	events  []engine.Event
+	now     time.Time
+}
+
+// event adds a line to the job's story.
+func (c *change) event(kind, text string) {
+	c.events = append(c.events, engine.Event{Time: c.now, Job: c.job.ID, Kind: kind, Text: text})
+}
+
+// move takes the job's state machine one step.
+func (c *change) move(e engine.JobEvent) error {
+	to, err := engine.Next(c.job.State, e)
+	if err != nil {
+		return err
+	}
+	c.job.State = to
+	return nil
+}
+
+// notSavedError is a step that the disk refused: nothing has changed.
+type notSavedError struct {
+	job engine.JobID
+	err error
+}
+
+func (e *notSavedError) Error() string { return fmt.Sprintf("save job %s: %v", e.job, e.err) }
+func (e *notSavedError) Unwrap() error { return e.err }
+
+// errUnknownJob is returned for a job that is not live.
+var errUnknownJob = errors.New("no such live job")
+
+// transact persists one step of a job, then makes it the state, then publishes it. attempt 0 leaves attempts alone.
+// It runs in the loop. When the disk refuses, nothing has changed.
+func (d *Daemon) transact(id engine.JobID, attempt int, f func(c *change) error) error {
+	e := d.state.jobs[id]
+	if e == nil {
+		return fmt.Errorf("job %s: %w", id, errUnknownJob)
+	}
+	c := &change{job: e.job, now: d.o.System.Now()}
+	if attempt > 0 {
+		a := d.state.attempts[engine.AttemptID{Job: id, Number: attempt}]
+		if a == nil {
+			return fmt.Errorf("attempt %d of job %s: %w", attempt, id, errUnknownJob)
+		}
+		copied := *a
+		c.attempt = &copied
+	}
+	if err := f(c); err != nil {
+		return err
+	}
+	changes := []store.Change{store.PutJob(c.job)}
+	if c.attempt != nil {
+		changes = append(changes, store.PutAttempt(*c.attempt))
+	}
+	for _, ev := range c.events {
+		changes = append(changes, store.AddEvent(ev))
+	}
+	if err := d.store.Apply(d.runCtx, changes...); err != nil {
+		return &notSavedError{job: id, err: err}
+	}
+	d.state.put(e, c)
+	d.publish(e)
+	d.queue.kick()
+	return nil
+}
+
+// persist runs transact in the loop, from a working goroutine, and tries again until the disk takes it: what has
+// happened to a container can't be refused.
+func (d *Daemon) persist(ctx context.Context, id engine.AttemptID, f func(c *change) error) error {
+	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		var err error
+		if doErr := d.do(ctx, func() { err = d.transact(id.Job, id.Number, f) }); doErr != nil {
+			return doErr
+		}
+		var refused *notSavedError
+		if !errors.As(err, &refused) || errors.Is(err, store.ErrClosed) {
+			return err
+		}
+		d.log.Error("state not saved, trying again", "job", id.Job, "err", err)
+		if !sleep(ctx, wait) {
+			return ctx.Err()
+		}
+	}
+}
+
+// sleep waits, and says false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,431 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"gputop/cdi"
+	"gputop/engine"
+	"gputop/engine/agentrpc"
+	"gputop/engine/api"
+	"gputop/engine/host"
+	"gputop/engine/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// box is a daemon over a real store with one or more cards, and one user's agent. It can be stopped and started again.
+type box struct {
+	t      *testing.T
+	dir    string
+	cards  int
+	bootID string
+	boot   atomic.Int64
+	agent  *fakeAgent
+	silent bool // agents do not come
+
+	store  *store.Store
+	d      *Daemon
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	seq    uint64
+}
+
+func newBox(t *testing.T, cards int) *box {
+	b := &box{t: t, dir: t.TempDir(), cards: cards, bootID: "boot-1", agent: newFakeAgent(t, me())}
+	b.boot.Store(int64(time.Hour))
+	b.start()
+	t.Cleanup(b.stop)
+	return b
+}
+
+func (b *box) start() {
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	st, err := store.Open(b.t.Context(), b.dir, store.Options{Now: time.Now, Log: log})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.store = st
+	ctx, cancel := context.WithCancel(context.WithoutCancel(b.t.Context()))
+	b.cancel = cancel
+	var devices []cdi.SimulatedDevice
+	for i := range b.cards {
+		devices = append(devices, cdi.SimulatedDevice{Name: cardName(i), HostPath: "/dev/null", ContainerPath: "/dev/nvidia0"})
+	}
+	b.d, err = New(ctx, Options{Mode: Shared, Store: st, Devices: devices, Policy: DefaultPolicy(), Log: log,
+		StartAgent: func(engine.User) error {
+			if !b.silent {
+				b.agent.connect(ctx, b.d, &b.done)
+			}
+			return nil
+		},
+		System: System{Now: time.Now, Boottime: b.boot.Load, BootID: b.bootID, CPUs: 64, Memory: 256 * engine.GiB,
+			Process: func(pid int) (host.Process, bool) {
+				return host.Process{UID: me().UID, Start: 7, PIDNamespace: 0}, b.running(pid)
+			}}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.done.Add(1)
+	go func() {
+		defer b.done.Done()
+		_ = b.d.Run(ctx)
+	}()
+	// Samples come until the box stops, as a sampler's do.
+	b.done.Add(1)
+	go func() {
+		defer b.done.Done()
+		for ctx.Err() == nil {
+			b.sample()
+			sleep(ctx, 20*time.Millisecond)
+		}
+	}()
+}
+
+func cardName(i int) string { return "GPU-" + string(rune('a'+i)) }
+
+// running says whether some container has a live process; the fake gives all of them the test's own PID.
+func (b *box) running(int) bool {
+	b.agent.mu.Lock()
+	defer b.agent.mu.Unlock()
+	for _, c := range b.agent.containers {
+		if c.PID != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *box) sample() {
+	total, used := 40*engine.GiB, engine.Bytes(0)
+	s := engine.Sample{Time: time.Now(), Simulated: true}
+	for i := range b.cards {
+		s.GPUs = append(s.GPUs, engine.GPU{UUID: engine.DeviceID(cardName(i)), Index: i, Model: "A100", MemoryTotal: &total,
+			MemoryUsed: &used, ProcessesKnown: true, Health: engine.HealthOK})
+	}
+	_ = b.d.do(context.Background(), func() { b.d.takeSample(s) })
+}
+
+func (b *box) stop() {
+	if b.cancel == nil {
+		return
+	}
+	b.cancel()
+	b.done.Wait()
+	b.store.Close()
+	b.cancel = nil
+}
+
+func (b *box) restart() { b.stop(); b.start() }
+
+func (b *box) caller() api.Caller { return api.Caller{User: me()} }
+
+func (b *box) submit(s engine.Spec) engine.JobID {
+	b.t.Helper()
+	if s.Workdir == "" {
+		s.Workdir = "/tmp"
+	}
+	r, err := b.d.Submit(b.t.Context(), b.caller(), api.SubmitRequest{Spec: s})
+	if err != nil {
+		b.t.Fatalf("submit: %v", err)
+	}
+	return r.Job.ID
+}
+
+func spec(class engine.Class, command ...string) engine.Spec {
+	return engine.Spec{Name: "t", Command: command, Class: class, Request: engine.Request{GPUs: 1}, TimeLimit: time.Hour}
+}
+
+// until waits for a job to be what f wants, by the watch stream.
+func (b *box) until(id engine.JobID, what string, f func(api.Job) bool) api.Job {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 20*time.Second)
+	defer cancel()
+	var got api.Job
+	stop := errors.New("found")
+	err := b.d.Watch(ctx, b.caller(), func(ev api.WatchEvent) error {
+		jobs := ev.Jobs
+		if ev.Snapshot != nil {
+			jobs = ev.Snapshot.Jobs
+		}
+		for _, j := range jobs {
+			if j.ID == id {
+				if got = j; f(j) {
+					return stop
+				}
+			}
+		}
+		return nil
+	})
+	if !errors.Is(err, stop) {
+		b.t.Fatalf("job %s is never %s; last seen %s: %s (%v)", id, what, got.State, got.Message, err)
+	}
+	return got
+}
+
+func (b *box) untilState(id engine.JobID, s engine.JobState) api.Job {
+	b.t.Helper()
+	return b.until(id, string(s), func(j api.Job) bool { return j.State == s })
+}
+
+func (b *box) container(id engine.JobID, n int) string {
+	return engine.AttemptID{Job: id, Number: n}.ContainerName(b.store.Instance())
+}
+
+func TestJobRunsAndEnds(t *testing.T) {
+	b := newBox(t, 1)
+	ok, bad := b.submit(spec(engine.Medium, "exit", "0")), b.submit(spec(engine.Medium, "exit", "3"))
+	b.untilState(ok, engine.Succeeded)
+	if j := b.untilState(bad, engine.Failed); j.ExitCode == nil || *j.ExitCode != 3 || j.Message != "the program exited with code 3" {
+		t.Errorf("failed job: %+v", j)
+	}
+	b.until(bad, "released", func(j api.Job) bool { return len(j.Grants) == 0 })
+	det, err := b.d.Show(t.Context(), b.caller(), ok)
+	if err != nil || len(det.Attempts) != 1 || det.Attempts[0].Allocation != engine.Released {
+		t.Fatalf("show: %+v, %v", det.Attempts, err)
+	}
+	var kinds []string
+	for _, e := range det.Events {
+		kinds = append(kinds, e.Kind)
+	}
+	if want := []string{"submitted", "granted", "started", "succeed", "released"}; !slices.Equal(kinds, want) {
+		t.Errorf("events %v, want %v", kinds, want)
+	}
+}
+
+func TestClassOrderOnOneCard(t *testing.T) {
+	b := newBox(t, 1)
+	first := b.submit(spec(engine.Low, "run"))
+	b.untilState(first, engine.Running)
+	var ids []engine.JobID
+	for _, c := range []engine.Class{engine.Low, engine.Medium, engine.High} {
+		ids = append(ids, b.submit(spec(c, "run")))
+	}
+	for _, id := range ids {
+		b.until(id, "waiting for a device", func(j api.Job) bool { return j.Reason != nil && j.Reason.Code != engine.ReasonPreparing })
+	}
+	b.agent.end(b.container(first, 1), 0)
+	for _, id := range []engine.JobID{ids[2], ids[1], ids[0]} {
+		b.untilState(id, engine.Running)
+		for _, other := range ids {
+			if n := b.agent.started(b.container(other, 1)); other < id && n != 0 {
+				t.Fatalf("job %s ran before %s", other, id)
+			}
+		}
+		b.agent.end(b.container(id, 1), 0)
+	}
+}
+
+func TestCancelInEveryState(t *testing.T) {
+	b := newBox(t, 1)
+	running := b.submit(spec(engine.Medium, "run"))
+	b.untilState(running, engine.Running)
+	queued := b.submit(spec(engine.Medium, "run"))
+	for _, id := range []engine.JobID{queued, running} {
+		if _, err := b.d.Stop(t.Context(), b.caller(), id, engine.StopCancelled, "enough"); err != nil {
+			t.Fatal(err)
+		}
+		b.untilState(id, engine.Cancelled)
+	}
+	_, err := b.d.Stop(t.Context(), b.caller(), running, engine.StopCancelled, "")
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.CodeConflict {
+		t.Errorf("cancelling an ended job: %v", err)
+	}
+	_, err = b.d.Stop(t.Context(), b.caller(), 999, engine.StopCancelled, "")
+	if !errors.As(err, &e) || e.Code != api.CodeNotFound {
+		t.Errorf("cancelling no job: %v", err)
+	}
+	if n := b.agent.started(b.container(queued, 1)); n != 0 {
+		t.Errorf("the queued job was started %d times", n)
+	}
+}
+
+func TestPreemptedJobComesBackAtItsOldPlace(t *testing.T) {
+	b := newBox(t, 1)
+	low := b.submit(spec(engine.Low, "run"))
+	b.untilState(low, engine.Running)
+	later := b.submit(spec(engine.Low, "run"))
+	high := b.submit(spec(engine.High, "run"))
+	b.until(high, "prepared", func(j api.Job) bool { return j.Reason != nil && j.Reason.Code == engine.WaitingForDevice })
+	if _, err := b.d.Stop(t.Context(), b.caller(), low, engine.StopPreempted, ""); err != nil {
+		t.Fatal(err)
+	}
+	b.untilState(high, engine.Running)
+	j := b.until(low, "back in the queue, prepared", func(j api.Job) bool { return j.State == engine.Pending && j.Position == 1 })
+	if j.Preemptions != 1 {
+		t.Errorf("preemptions = %d", j.Preemptions)
+	}
+	b.agent.end(b.container(high, 1), 0)
+	b.until(low, "running again", func(j api.Job) bool { return j.State == engine.Running && j.Attempt == 2 })
+	if b.agent.started(b.container(later, 1)) != 0 {
+		t.Error("a later job of its class went first")
+	}
+}
+
+func TestOthersSeeNoCommandAndStopNothing(t *testing.T) {
+	b := newBox(t, 1)
+	id := b.submit(spec(engine.Medium, "run", "--token", "s3cret"))
+	b.untilState(id, engine.Running)
+	other := api.Caller{User: engine.User{UID: 4242, Name: "mallory"}}
+	det, err := b.d.Show(t.Context(), other, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if det.Spec != nil || det.Command != "" || det.Mine || len(det.Events) > 0 || det.Attempts[0].ContainerID != "" {
+		t.Errorf("a stranger sees %+v", det)
+	}
+	for name, err := range map[string]error{
+		"cancel": second(b.d.Stop(t.Context(), other, id, engine.StopCancelled, "")),
+		"exec":   second(b.d.Exec(t.Context(), other, id)),
+		"logs":   b.d.Logs(t.Context(), other, id, api.LogOptions{}, io.Discard),
+		// The same number with another name is somebody else: uids are used again.
+		"reused uid": second(b.d.Stop(t.Context(), api.Caller{User: engine.User{UID: me().UID, Name: "new"}}, id, engine.StopCancelled, "")),
+	} {
+		var e *api.Error
+		if !errors.As(err, &e) || e.Code != api.CodeForbidden {
+			t.Errorf("%s by a stranger: %v", name, err)
+		}
+	}
+	if _, err := b.d.Stop(t.Context(), api.Caller{User: engine.User{Name: "root"}, Admin: true}, id, engine.StopCancelled, "maintenance"); err != nil {
+		t.Errorf("cancel by an admin: %v", err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestTimeLimitOnBootClock(t *testing.T) {
+	b := newBox(t, 1)
+	id := b.submit(spec(engine.Medium, "run"))
+	b.untilState(id, engine.Running)
+	b.boot.Add(int64(2 * time.Hour))
+	if j := b.untilState(id, engine.TimedOut); !strings.Contains(j.Message, "1h0m0s") {
+		t.Errorf("message %q", j.Message)
+	}
+}
+
+func TestFailedProgramIsRetriedAsOftenAsAsked(t *testing.T) {
+	b := newBox(t, 1)
+	s := spec(engine.Medium, "exit", "1")
+	s.Retries = 1
+	id := b.submit(s)
+	if j := b.untilState(id, engine.Failed); j.Attempt != 2 {
+		t.Errorf("attempts = %d, want 2", j.Attempt)
+	}
+}
+
+func TestRestartAdoptsAndKeepsTheQueue(t *testing.T) {
+	b := newBox(t, 1)
+	run := b.submit(spec(engine.Medium, "run"))
+	b.untilState(run, engine.Running)
+	wait := []engine.JobID{b.submit(spec(engine.Low, "run")), b.submit(spec(engine.High, "run"))}
+	b.restart()
+	b.until(run, "adopted", func(j api.Job) bool { return j.State == engine.Running })
+	if n := b.agent.started(b.container(run, 1)); n != 1 {
+		t.Errorf("the running job was started %d times", n)
+	}
+	for _, id := range wait {
+		b.untilState(id, engine.Pending)
+	}
+	b.agent.end(b.container(run, 1), 0)
+	b.untilState(run, engine.Succeeded)
+	b.untilState(wait[1], engine.Running)
+}
+
+func TestFoundCreatedContainerIsNeverStarted(t *testing.T) {
+	b := newBox(t, 1)
+	b.agent.hooks(func(m agentrpc.Method, c *agentrpc.Conn) error {
+		if m == agentrpc.MethodInit {
+			c.Close()
+			return errors.New("lost")
+		}
+		return nil
+	}, nil)
+	id := b.submit(spec(engine.Medium, "run"))
+	b.until(id, "back in the queue after a fault", func(j api.Job) bool { return j.State == engine.Pending && j.Attempt == 1 })
+	b.agent.hooks(nil, nil)
+	b.until(id, "running", func(j api.Job) bool { return j.State == engine.Running && j.Attempt == 2 })
+	if n := b.agent.started(b.container(id, 1)); n != 0 {
+		t.Errorf("the created container was started %d times", n)
+	}
+}
+
+func TestLostAnswerOfStartRunsNothingTwice(t *testing.T) {
+	b := newBox(t, 1)
+	var once sync.Once
+	b.agent.hooks(nil, func(m agentrpc.Method, c *agentrpc.Conn) (err error) {
+		if m == agentrpc.MethodStart {
+			once.Do(func() { c.Close(); err = errors.New("lost") })
+		}
+		return err
+	})
+	id := b.submit(spec(engine.Medium, "run"))
+	j := b.untilState(id, engine.Running)
+	if n := b.agent.started(b.container(id, 1)); n != 1 || j.Attempt != 1 {
+		t.Errorf("started %d times, attempt %d; want 1 and 1", n, j.Attempt)
+	}
+}
+
+func TestAfterAPowerCutExitZeroIsNotBelieved(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		retries int
+		alter   func(*agentrpc.Container)
+		boot    string
+		want    engine.JobState
+	}{
+		{"exited 0 after a reboot", 0, func(c *agentrpc.Container) { c.State, c.PID = "exited", 0 }, "boot-2", engine.Lost},
+		{"created after a reboot", 0, func(c *agentrpc.Container) { c.State, c.PID = "created", 0 }, "boot-2", engine.Lost},
+		{"exited without times", 0, func(c *agentrpc.Container) { c.State, c.PID, c.StartedAt = "exited", 0, time.Time{} }, "boot-1", engine.Lost},
+		{"exited 0 while the daemon was away", 0, func(c *agentrpc.Container) { c.State, c.PID, c.FinishedAt = "exited", 0, time.Now() }, "boot-1", engine.Succeeded},
+		{"reboot, retries allowed", 1, func(c *agentrpc.Container) { c.State, c.PID = "exited", 0 }, "boot-2", engine.Running},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBox(t, 1)
+			s := spec(engine.Medium, "run")
+			s.Retries = c.retries
+			id := b.submit(s)
+			b.untilState(id, engine.Running)
+			b.stop()
+			b.agent.alter(b.container(id, 1), c.alter)
+			b.bootID = c.boot
+			b.start()
+			want := 1
+			if c.want == engine.Running {
+				want = 2
+			}
+			b.until(id, string(c.want), func(j api.Job) bool { return j.State == c.want && j.Attempt == want })
+			if n := b.agent.started(b.container(id, 1)); n != 1 {
+				t.Errorf("first attempt started %d times", n)
+			}
+		})
+	}
+}
+
+func TestNoAgentIsNotLost(t *testing.T) {
+	b := newBox(t, 1)
+	id := b.submit(spec(engine.Medium, "run"))
+	b.untilState(id, engine.Running)
+	b.stop()
+	b.silent = true
+	b.start()
+	// Nothing is decided while nobody answers: the job keeps its state and its card.
+	other := b.d.snapshotForTest(t)
+	if len(other.Held) != 1 {
+		t.Fatalf("held %+v", other.Held)
+	}
+	b.silent = false
+	b.agent.connect(b.d.runCtx, b.d, &b.done)
+	b.agent.end(b.container(id, 1), 0)
+	b.untilState(id, engine.Succeeded)
+}

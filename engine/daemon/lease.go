@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"gputop/cdi"
+	"gputop/engine"
+	"gputop/engine/agentrpc"
+	"gputop/profiles"
+)
+
+// containerSpec is the container of an attempt, and writes its lease. Where this user's Podman reads the directory we
+// write leases to, devices and lease go by CDI name; elsewhere the same edits go in directly, and the attempt says so.
+func (a *attempt) containerSpec(l *link) (agentrpc.ContainerSpec, error) {
+	prof, err := profiles.Get(a.spec.Profile)
+	if err != nil {
+		return agentrpc.ContainerSpec{}, err
+	}
+	s := agentrpc.ContainerSpec{
+		Name: a.rec.Container, Attempt: a.id, ImageID: a.img, Command: a.spec.Command, KeepEntrypoint: prof.KeepEntrypoint,
+		Env: map[string]string{}, Workdir: a.spec.Workdir, Mounts: a.spec.Mounts,
+		HostEnv: prof.HostEnv && a.spec.Image == "", MountHome: prof.MountHome, Network: prof.Network,
+		CPUs: a.rec.Allocation.CPUs, Memory: a.rec.Allocation.Memory, ShmSize: a.rec.Allocation.Memory / 2,
+		Output: expandOutput(a.spec.Output, a.id),
+	}
+	maps.Copy(s.Env, prof.Env)
+	maps.Copy(s.Env, a.spec.CallerEnv)
+	maps.Copy(s.Env, a.spec.Env)
+	lease := cdi.Edits{Env: a.leaseEnv()}
+	names, sim := a.deviceNames()
+	byName := slices.Contains(l.runtime.CDISpecDirs, a.d.o.LeaseDir) && a.d.o.LeaseDir != ""
+	switch {
+	case byName:
+		if len(sim) > 1 {
+			// Each device's spec names itself; of a variable that several set, the last one wins.
+			lease.Env = append(lease.Env, cdi.SimulatedEnv+"="+cdi.SimulatedVariable(sim...))
+		}
+		name, err := cdi.WriteLease(a.d.o.LeaseDir, cdi.Lease{Name: a.id.LeaseName(a.d.store.Instance()), OwnerUID: a.user.UID, Edits: lease})
+		if err != nil {
+			return s, fmt.Errorf("write the lease: %w", err)
+		}
+		s.CDIDevices = append(names, name)
+	default:
+		// NVIDIA's own spec is the admin's and any Podman sees it; only what we would have written goes in directly.
+		if len(sim) > 0 {
+			lease = merge(lease, cdi.SimulatedEdits(sim...))
+			names = nil
+		}
+		s.CDIDevices, s.Edits = names, directEdits(lease)
+	}
+	if problems := a.d.finder().Check(a.user.UID, s.CDIDevices...); len(problems) > 0 {
+		p := problems[0]
+		return s, fmt.Errorf("%s; %s", p.Message, p.Fix)
+	}
+	return s, a.noteDevices(s)
+}
+
+func (a *attempt) noteDevices(s agentrpc.ContainerSpec) error {
+	return a.save(a.d.runCtx, func(c *change) error {
+		c.attempt.CDIDevices, c.attempt.DirectEdits = s.CDIDevices, s.Edits != nil
+		return nil
+	})
+}
+
+func (d *Daemon) finder() cdi.Finder { return cdi.Finder{Dirs: d.o.SpecDirs} }
+
+// leaseEnv is what a job finds in its environment about what it was given.
+func (a *attempt) leaseEnv() []string {
+	env := []string{
+		"GPUTOP_JOB_ID=" + a.id.Job.String(),
+		fmt.Sprintf("GPUTOP_ATTEMPT=%d", a.id.Number),
+	}
+	if len(a.rec.Allocation.Grants) == 0 {
+		return env
+	}
+	g := a.rec.Allocation.Grants[0]
+	return append(env,
+		fmt.Sprintf("GPUTOP_GPU_MEMORY_BYTES=%d", int64(g.Memory)),
+		fmt.Sprintf("GPUTOP_GPU_MEMORY_FRACTION=%.4f", float64(g.Fraction)),
+	)
+}
+
+// deviceNames are the CDI names of the granted cards, and, where they are simulated, the devices themselves.
+func (a *attempt) deviceNames() (names []string, sim []cdi.SimulatedDevice) {
+	for _, g := range a.rec.Allocation.Grants {
+		i := slices.IndexFunc(a.d.o.Devices, func(d cdi.SimulatedDevice) bool { return d.Name == string(g.Device) })
+		if i < 0 {
+			names = append(names, cdi.GPUKind+"="+string(g.Device))
+			continue
+		}
+		names = append(names, cdi.SimulatedKind+"="+string(g.Device))
+		sim = append(sim, a.d.o.Devices[i])
+	}
+	return names, sim
+}
+
+func merge(a, b cdi.Edits) cdi.Edits {
+	return cdi.Edits{Env: append(a.Env, b.Env...), Mounts: append(a.Mounts, b.Mounts...), DeviceNodes: append(a.DeviceNodes, b.DeviceNodes...)}
+}
+
+func directEdits(e cdi.Edits) *agentrpc.Edits {
+	out := &agentrpc.Edits{Env: e.Env, Devices: e.DeviceNodes}
+	for _, m := range e.Mounts {
+		out.Mounts = append(out.Mounts, engine.Mount{Source: m.HostPath, Target: m.ContainerPath, ReadOnly: m.ReadOnly})
+	}
+	return out
+}

@@ -1,0 +1,168 @@
+package daemon
+
+import (
+	"time"
+
+	"gputop/engine"
+	"gputop/engine/scheduler"
+)
+
+// queue says when to plan next. Planning is asked for often and done seldom: not more than a fifth of the time.
+type queue struct {
+	timer *time.Timer
+	armed bool
+	gap   time.Duration
+}
+
+func newQueue() *queue {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return &queue{timer: t, gap: 10 * time.Millisecond}
+}
+
+// kick asks for a plan soon. It is called from the loop.
+func (q *queue) kick() {
+	if !q.armed {
+		q.armed = true
+		q.timer.Reset(q.gap)
+	}
+}
+
+func (q *queue) due() <-chan time.Time { return q.timer.C }
+
+// reasonedFirst is how many waiting jobs, from the front, are published whenever anything about their waiting changes;
+// for those behind only a change of the kind of reason is.
+const reasonedFirst = 100
+
+// plan asks the scheduler, applies what it proposes, and takes over the reasons.
+func (d *Daemon) plan() {
+	d.queue.armed = false
+	if d.state.queued == 0 {
+		return
+	}
+	began := time.Now()
+	now := d.o.System.Now()
+	p := scheduler.Compute(d.snapshot(), d.o.Policy.Scheduler, now)
+	for _, s := range p.Start {
+		d.applyStart(s)
+	}
+	for i, id := range p.Order {
+		d.takeReason(id, i+1, p.Reasons)
+	}
+	d.prepareSome()
+	d.queue.gap = max(10*time.Millisecond, 4*time.Since(began))
+}
+
+func (d *Daemon) takeReason(id engine.JobID, position int, reasons map[engine.JobID]engine.Reason) {
+	e := d.state.jobs[id]
+	if e == nil || !e.job.State.Queued() {
+		return
+	}
+	r, ok := reasons[id]
+	moved := e.position != position
+	e.position = position
+	switch {
+	case e.reason == nil && ok, e.reason != nil && ok && e.reason.Code != r.Code:
+	case !ok, position > reasonedFirst, !moved && *e.reason == r:
+		return
+	}
+	e.reason = &r
+	d.publish(e)
+}
+
+// snapshot is the state in the scheduler's words.
+func (d *Daemon) snapshot() scheduler.Snapshot {
+	s := scheduler.Snapshot{HostCPUs: d.o.System.CPUs, HostMemory: d.o.System.Memory}
+	s.Devices, s.DevicesKnown = d.schedulable()
+	for _, a := range d.state.sortedAttempts() {
+		if e := d.state.jobs[a.ID.Job]; e != nil && a.Allocation.State.Holds() {
+			s.Held = append(s.Held, d.heldBy(e, a))
+		}
+	}
+	for _, e := range d.state.jobs {
+		if e.job.State.Queued() {
+			s.Pending = append(s.Pending, pendingOf(&e.job))
+		}
+	}
+	return s
+}
+
+func (d *Daemon) heldBy(e *entry, a *engine.Attempt) scheduler.Held {
+	h := scheduler.Held{Job: a.ID.Job, Owner: e.job.Owner.UID, Class: e.job.Spec.Class, Allocation: a.Allocation,
+		Stopping: e.job.State == engine.Stopping || a.Allocation.State == engine.Releasing,
+		Actual:   map[engine.DeviceID]engine.Bytes{}}
+	if !a.Started.IsZero() && e.job.Spec.TimeLimit > 0 {
+		h.End = a.Started.Add(e.job.Spec.TimeLimit)
+	}
+	for _, g := range a.Allocation.Grants {
+		if ds := d.state.devices[g.Device]; ds != nil {
+			h.Actual[g.Device] = ds.actual[a.ID]
+		}
+	}
+	return h
+}
+
+func pendingOf(j *engine.Job) scheduler.Pending {
+	p := scheduler.Pending{Job: j.ID, Owner: j.Owner.UID, Class: j.Spec.Class, Queued: j.Queued, Request: j.Spec.Request,
+		TimeLimit: j.Spec.TimeLimit, NotBefore: j.NotBefore}
+	switch {
+	case j.Held:
+		p.Wait = engine.ReasonHeld
+	case !j.Prepared || j.State == engine.Preparing:
+		p.Wait = engine.ReasonPreparing
+	}
+	return p
+}
+
+// applyStart re-checks one proposal with the scheduler's own fit function, persists the allocation, and only then lets
+// the attempt begin.
+func (d *Daemon) applyStart(s scheduler.Start) {
+	e := d.state.jobs[s.Job]
+	if e == nil || e.job.State != engine.Pending {
+		return
+	}
+	alloc, _, ok := scheduler.Fits(d.snapshot(), e.job.Spec.Request, d.o.Policy.Scheduler)
+	if !ok {
+		d.log.Warn("planned start does not fit any more", "job", s.Job)
+		return
+	}
+	unlock, err := d.lockDevices(alloc)
+	if err != nil {
+		d.log.Info("device is locked by another daemon", "job", s.Job, "err", err)
+		return
+	}
+	number := e.job.Attempts + 1
+	id := engine.AttemptID{Job: s.Job, Number: number}
+	alloc.State = engine.Granted
+	err = d.transact(s.Job, 0, func(c *change) error {
+		if err := c.move(engine.EvGrant); err != nil {
+			return err
+		}
+		c.job.Attempts = number
+		c.job.StopReason, c.job.Message = "", ""
+		c.attempt = &engine.Attempt{ID: id, Container: id.ContainerName(d.store.Instance()),
+			BootID: d.o.System.BootID, Allocation: alloc, Granted: c.now}
+		c.event("granted", d.describeGrant(alloc))
+		return nil
+	})
+	if err != nil {
+		for _, f := range unlock {
+			f()
+		}
+		d.log.Error("allocation not saved", "job", s.Job, "err", err)
+		return
+	}
+	d.keepLocks(unlock)
+	d.begin(id, false)
+}
+
+// publish makes a job's view anew and tells the watchers.
+func (d *Daemon) publish(e *entry) {
+	e.view = d.view(e)
+	d.hub.job(e.view)
+	if e.job.State.Final() {
+		for _, id := range d.state.trim() {
+			d.hub.removed(id)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"gputop/engine"
+	"gputop/engine/agentrpc"
+	"gputop/engine/api"
+	"gputop/engine/draft"
+	"gputop/engine/scheduler"
+	"gputop/engine/store"
+	"gputop/profiles"
+)
+
+// submitPatience is how long a submit waits for the first word of the owner's agent.
+const submitPatience = 20 * time.Second
+
+// Submit checks a job, refusing at once what can never run, and answers when it is on disk.
+func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitResponse, error) {
+	var resp api.SubmitResponse
+	spec, err := d.complete(c, r.Spec)
+	if err != nil {
+		return resp, err
+	}
+	if err := d.admissible(ctx, c, spec); err != nil {
+		return resp, err
+	}
+	rt, img, err := d.userReady(ctx, c, spec)
+	if err != nil {
+		return resp, err
+	}
+	resp.Warnings = rt.Warnings
+	now := d.o.System.Now()
+	job := engine.Job{Owner: c.User, Spec: spec, State: engine.Pending, Submitted: now, Queued: now}
+	if img.ID != "" {
+		job.Prepared, job.ImageID, job.ImageDigest = true, img.ID, img.Digest
+	}
+	if r.DryRun {
+		resp.Job = *jobView(&job)
+		return resp, nil
+	}
+	job.ID = d.store.NextJobID()
+	err = d.store.Apply(ctx, store.PutJob(job), store.AddEvent(engine.Event{Time: now, Job: job.ID, Kind: "submitted", Text: "by " + c.Name}))
+	if err != nil {
+		return resp, notKept(err)
+	}
+	// It is on disk: from here on it is a job, whether or not the caller still listens.
+	err = d.do(context.WithoutCancel(ctx), func() {
+		e := d.state.add(job)
+		d.publish(e)
+		d.queue.kick()
+		resp.Job = *e.view
+	})
+	if err != nil {
+		return resp, err
+	}
+	resp.Job = redact(resp.Job, c)
+	return resp, nil
+}
+
+func notKept(err error) error {
+	if errors.Is(err, store.ErrFull) {
+		return &api.Error{Code: api.CodeUnavailable, Message: "the job was not accepted: the disk with gputop's state is full; nothing was kept",
+			Hint: "Make room there and submit again; jobs accepted before are safe."}
+	}
+	return &api.Error{Code: api.CodeUnavailable, Message: fmt.Sprintf("the job was not accepted, nothing was kept: %v", err)}
+}
+
+// complete fills in what the job does not say and checks what it does.
+func (d *Daemon) complete(c api.Caller, s engine.Spec) (engine.Spec, error) {
+	if c.UID == 0 {
+		return s, &api.Error{Code: api.CodeForbidden, Message: "root cannot submit jobs: containers run as the submitting user, and never as root",
+			Hint: "Submit from an ordinary account, for example with: runuser -u NAME -- gputop submit ..."}
+	}
+	p := d.o.Policy
+	if s.Profile == "" {
+		s.Profile = p.Profile
+		if s.Image != "" {
+			s.Profile = "container"
+		}
+	}
+	if s.Class == 0 {
+		s.Class = p.Class
+	}
+	if s.TimeLimit == 0 {
+		s.TimeLimit = p.TimeLimit
+	}
+	prof, err := profiles.Get(s.Profile)
+	if err != nil {
+		return s, invalid(err)
+	}
+	if prof.NeedsImage && s.Image == "" {
+		return s, invalid(fmt.Errorf("profile %s needs an image: add --image NAME, or use --profile host-env to run this machine's own programs", s.Profile))
+	}
+	if s.Name == "" && len(s.Command) > 0 {
+		s.Name = nameFrom(s.Command)
+	}
+	if !prof.HostEnv {
+		s.CallerEnv = nil
+	}
+	if err := draft.CheckSpec(s); err != nil {
+		return s, invalid(err)
+	}
+	s.Env = maps.Clone(s.Env)
+	return s, nil
+}
+
+// nameFrom makes a job's name of its command's first word.
+func nameFrom(command []string) string {
+	name := command[0]
+	if i := strings.LastIndexByte(name, '/'); i >= 0 && i < len(name)-1 {
+		name = name[i+1:]
+	}
+	name = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return '_'
+		}
+		return r
+	}, strings.ToValidUTF8(name, "_"))
+	if r := []rune(name); len(r) > 40 {
+		name = string(r[:40])
+	}
+	return name
+}
+
+func invalid(err error) error { return &api.Error{Code: api.CodeInvalid, Message: err.Error()} }
+
+// admissible refuses what the box can never give, and more waiting jobs than one user may have, before the disk is
+// touched.
+func (d *Daemon) admissible(ctx context.Context, c api.Caller, s engine.Spec) error {
+	var err error
+	derr := d.do(ctx, func() {
+		if n := d.state.pending[c.UID]; n >= d.o.Policy.MaxPending {
+			err = &api.Error{Code: api.CodeTooMany, Message: fmt.Sprintf("you have %d jobs waiting, the most allowed is %d", n, d.o.Policy.MaxPending),
+				Hint: "Wait until some have run, or cancel some."}
+			return
+		}
+		if perr := scheduler.Possible(d.snapshotOfBox(), s.Request); perr != nil {
+			err = invalid(perr)
+			return
+		}
+		if s.Request.WantsGPU() && len(d.state.sample.GPUs) == 0 {
+			what := firstOf(d.state.sample.Error, "the GPUs have not been seen yet")
+			err = &api.Error{Code: api.CodeUnavailable, Message: "no GPU can be used: " + what,
+				Hint: "A job without a GPU is submitted with --gpus 0."}
+		}
+	})
+	if derr != nil {
+		return derr
+	}
+	return err
+}
+
+// snapshotOfBox is the snapshot without jobs: what the box could give at best.
+func (d *Daemon) snapshotOfBox() scheduler.Snapshot {
+	s := scheduler.Snapshot{HostCPUs: d.o.System.CPUs, HostMemory: d.o.System.Memory}
+	s.Devices, s.DevicesKnown = d.schedulable()
+	return s
+}
+
+// userReady asks the owner's agent whether this user can run anything, and whether the image is there. An image that a
+// pull may bring is left to the preparation.
+func (d *Daemon) userReady(ctx context.Context, c api.Caller, s engine.Spec) (agentrpc.RuntimeInfo, agentrpc.Image, error) {
+	var none agentrpc.Image
+	ctx, cancel := context.WithTimeout(ctx, submitPatience)
+	defer cancel()
+	l, err := d.agents.get(ctx, c.User)
+	if err != nil {
+		return agentrpc.RuntimeInfo{}, none, &api.Error{Code: api.CodeUnavailable, Message: err.Error() + "; the job was not accepted", Hint: "See gputop doctor, or the daemon's log."}
+	}
+	if p := l.runtime.Problem; p != nil {
+		return l.runtime, none, &api.Error{Code: api.CodeInvalid, Message: "no job of " + c.Name + " can run: " + p.Message, Hint: p.Fix}
+	}
+	key, _, err := keyOf(c.User, &s)
+	if err != nil {
+		return l.runtime, none, invalid(err)
+	}
+	if img, ok := d.images.get(key); ok {
+		return l.runtime, img, nil
+	}
+	if !key.hostEnv && strings.HasPrefix(key.image, "localhost/") {
+		var img agentrpc.Image
+		err := l.call(ctx, agentrpc.MethodResolveImage, agentrpc.ResolveImageArgs{Image: key.image}, &img)
+		if err == nil && !img.Found {
+			return l.runtime, none, &api.Error{Code: api.CodeInvalid, Message: fmt.Sprintf("image %s is not in your local store, and localhost/ images cannot be pulled", key.image),
+				Hint: "List what is there with: podman images"}
+		}
+	}
+	return l.runtime, none, nil
+}

@@ -1,0 +1,148 @@
+package daemon
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"gputop/engine"
+	"gputop/engine/api"
+)
+
+// listCommand is the longest command line in a list, in bytes.
+const listCommand = 200
+
+// jobView is what the record of a job alone tells.
+func jobView(j *engine.Job) *api.Job {
+	return &api.Job{
+		ID: j.ID, Name: j.Spec.Name, Owner: j.Owner.Name, UID: j.Owner.UID, Class: j.Spec.Class, State: j.State, Held: j.Held,
+		Request: j.Spec.Request, TimeLimit: j.Spec.TimeLimit,
+		Submitted: j.Submitted, Ended: j.Ended, Attempt: j.Attempts, Preemptions: j.Preemptions, StopReason: j.StopReason,
+		ExitCode: j.ExitCode, Message: j.Message, Command: commandLine(j.Spec.Command),
+	}
+}
+
+// view is a job as its owner sees it.
+func (d *Daemon) view(e *entry) *api.Job {
+	j := &e.job
+	v := jobView(j)
+	v.Reason, v.Position = e.reason, e.position
+	if j.State == engine.Preparing {
+		v.Progress = e.progress
+	}
+	if a := d.state.newest(j); a != nil && !j.State.Queued() {
+		v.Started = a.Started
+		if a.Allocation.State.Holds() {
+			v.Grants = d.grants(a.Allocation.Grants)
+			v.GPUMemoryUsed = d.memoryUsed(a.ID)
+		}
+	}
+	return v
+}
+
+// commandLine joins a command for display, in one line and shortened.
+func commandLine(command []string) string {
+	s := strings.Join(command, " ")
+	if len(s) <= listCommand {
+		return s
+	}
+	s = s[:listCommand]
+	for !utf8.ValidString(s) && len(s) > listCommand-utf8.UTFMax {
+		s = s[:len(s)-1]
+	}
+	return s + "…"
+}
+
+func (d *Daemon) grants(list []engine.Grant) []api.Grant {
+	out := make([]api.Grant, 0, len(list))
+	for _, g := range list {
+		out = append(out, api.Grant{Device: g.Device, Index: d.indexOf(g.Device), Memory: g.Memory, Fraction: g.Fraction, Whole: g.Whole})
+	}
+	return out
+}
+
+// maySee says whether a caller may look into a job: command, environment, mounts, output.
+func maySee(c api.Caller, owner engine.User) bool { return c.Admin || owner.Is(c.User) }
+
+// redact makes a view fit for a caller.
+func redact(v api.Job, c api.Caller) api.Job {
+	owner := engine.User{UID: v.UID, Name: v.Owner}
+	v.Mine = owner.Is(c.User)
+	if !maySee(c, owner) {
+		v.Command, v.Message, v.Progress = "", "", ""
+	}
+	return v
+}
+
+// attemptView is an attempt as its owner sees it.
+func (d *Daemon) attemptView(a engine.Attempt) api.Attempt {
+	return api.Attempt{
+		Number: a.ID.Number, Container: a.Container, ContainerID: a.ContainerID, Allocation: a.Allocation.State,
+		Grants: d.grants(a.Allocation.Grants), CDIDevices: a.CDIDevices, DirectEdits: a.DirectEdits, PID: a.PID,
+		Granted: a.Granted, Started: a.Started, Ended: a.Ended, ExitCode: a.ExitCode, OOMKilled: a.OOMKilled, Message: a.Message,
+	}
+}
+
+// gpusView is the newest sample with who is on each card. It names no more of a foreign process than any user of the
+// machine can see.
+func (d *Daemon) gpusView() *api.GPUs {
+	st := d.state
+	v := &api.GPUs{Time: st.sample.Time, Simulated: st.sample.Simulated, Driver: st.sample.Driver, CUDA: st.sample.CUDA,
+		Stale: st.stale, Error: st.sample.Error, GPUs: make([]api.GPU, 0, len(st.sample.GPUs))}
+	if st.samples == 0 {
+		v.Error = "the GPUs have not been seen yet"
+	}
+	jobs := map[engine.DeviceID][]engine.JobID{}
+	promised := map[engine.DeviceID]engine.Bytes{}
+	owners := map[uint64]engine.AttemptID{}
+	for _, a := range st.sortedAttempts() {
+		if !a.Allocation.State.Holds() {
+			continue
+		}
+		if a.PIDNamespace != 0 {
+			owners[a.PIDNamespace] = a.ID
+		}
+		for _, g := range a.Allocation.Grants {
+			jobs[g.Device] = append(jobs[g.Device], a.ID.Job)
+			promised[g.Device] += g.Memory
+		}
+	}
+	for _, g := range st.sample.GPUs {
+		out := api.GPU{GPU: g, Promised: promised[g.UUID], Jobs: jobs[g.UUID]}
+		if ds := st.devices[g.UUID]; ds != nil {
+			out.Foreign = ds.foreign
+		}
+		out.GPU.Processes = nil
+		out.GPU.MIG = append([]engine.MIGDevice(nil), g.MIG...)
+		out.Processes = d.processViews(g.UUID, g.Processes, owners)
+		for i := range out.GPU.MIG {
+			m := &out.GPU.MIG[i]
+			out.Processes = append(out.Processes, d.processViews(m.UUID, m.Processes, owners)...)
+			m.Processes = nil
+		}
+		v.GPUs = append(v.GPUs, out)
+	}
+	return v
+}
+
+func (d *Daemon) processViews(dev engine.DeviceID, list []engine.GPUProcess, owners map[uint64]engine.AttemptID) []api.Process {
+	out := make([]api.Process, 0, len(list))
+	for _, p := range list {
+		v := api.Process{GPUProcess: p, Device: dev}
+		if id, ok := owners[p.PIDNamespace]; ok && p.PIDNamespace != 0 {
+			v.Job = id.Job
+			v.User = d.state.jobs[id.Job].job.Owner.Name
+			v.Command = d.state.jobs[id.Job].job.Spec.Name // a job's command is its owner's business
+		} else {
+			v.User = d.userName(p.UID)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func (d *Daemon) userName(uid uint32) string {
+	if d.o.UserName == nil {
+		return ""
+	}
+	return d.o.UserName(uid)
+}

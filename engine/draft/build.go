@@ -1,0 +1,199 @@
+package draft
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"gputop/engine"
+)
+
+// Build makes a spec of f, checked as the calling user. All problems are returned, joined, as *FieldError.
+func Build(f Fields, d Defaults, c Caller) (engine.Spec, error) {
+	if d == (Defaults{}) {
+		d.GPUs = 1
+	}
+	if d.Class == 0 {
+		d.Class = engine.Medium
+	}
+	if d.TimeLimit == 0 {
+		d.TimeLimit = 24 * time.Hour
+	}
+	var p problems
+	s := engine.Spec{
+		Name:      f.Name,
+		Profile:   first(f.Profile, d.Profile),
+		Image:     f.Image,
+		Command:   f.Command,
+		CallerEnv: CaptureEnv(c.Environ),
+		Class:     d.Class,
+		TimeLimit: d.TimeLimit,
+	}
+	if s.Name == "" {
+		s.Name = NameFor(f.Command)
+	}
+	s.Request = request(&p, f, d)
+	readScalars(&p, f, &s)
+	s.Workdir = c.resolve(first(f.Workdir, c.Workdir))
+	p.add("workdir", readableDir(s.Workdir))
+	s.Mounts = c.mounts(&p, f.Mounts)
+	s.Env = c.env(&p, f)
+	if f.Output != "" {
+		s.Output = c.output(&p, f.Output, s.Workdir)
+	}
+	p = append(p, unseen(p, CheckSpec(s))...)
+	return s, errors.Join(p...)
+}
+
+// unseen is what of the static problems is about a field that has none yet: one complaint per field is enough.
+func unseen(p problems, static error) (more problems) {
+	had := map[string]bool{}
+	for _, e := range FieldErrors(errors.Join(p...)) {
+		had[e.Field] = true
+	}
+	for _, e := range FieldErrors(static) {
+		if !had[e.Field] {
+			more = append(more, e)
+		}
+	}
+	return more
+}
+
+func first(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// NameFor is a job's name when none is given: the script that an interpreter runs, else the program.
+func NameFor(command []string) string {
+	if len(command) == 0 {
+		return "job"
+	}
+	name := filepath.Base(command[0])
+	for _, a := range command[1:] {
+		switch filepath.Ext(a) {
+		case ".py", ".sh", ".ipynb", ".jl", ".R":
+			if !strings.ContainsAny(a, " \n") {
+				return clip(filepath.Base(a))
+			}
+		}
+	}
+	return clip(name)
+}
+
+// clip makes a derived name one that checkName takes.
+func clip(s string) string {
+	s = strings.ToValidUTF8(s, "?")
+	for len(s) > maxName {
+		r := []rune(s)
+		s = string(r[:len(r)-1])
+	}
+	if checkVisible(s) != nil || strings.TrimSpace(s) == "" {
+		return "job"
+	}
+	return s
+}
+
+func request(p *problems, f Fields, d Defaults) (r engine.Request) {
+	var err error
+	ways := 0
+	if f.GPUs != "" {
+		ways++
+		if r.GPUs, err = strconv.Atoi(strings.TrimSpace(f.GPUs)); err != nil {
+			p.addf("gpus", "%q: want a whole number such as 1; for a part of a GPU use --gpu-mem or --gpu-fraction", f.GPUs)
+		}
+	}
+	if f.GPUMemory != "" {
+		ways++
+		r.GPUMemory, err = engine.ParseBytes(f.GPUMemory)
+		p.add("gpu-mem", err)
+	}
+	if f.GPUFraction != "" {
+		ways++
+		r.GPUFraction, err = engine.ParseFraction(f.GPUFraction)
+		p.add("gpu-fraction", err)
+	}
+	switch {
+	case ways == 0:
+		r.GPUs = d.GPUs
+	case ways > 1:
+		p.addf("gpus", "--gpus, --gpu-mem and --gpu-fraction exclude each other: give one")
+	}
+	if f.CPUs != "" {
+		n, err := strconv.ParseFloat(strings.TrimSpace(f.CPUs), 64)
+		if err != nil || math.IsNaN(n) || math.IsInf(n, 0) || n <= 0 {
+			p.addf("cpus", "%q: want a number of cores such as 4 or 0.5", f.CPUs)
+		} else {
+			r.CPUs = engine.CPUs(n)
+		}
+	}
+	if f.Memory != "" {
+		r.Memory, err = engine.ParseBytes(f.Memory)
+		p.add("memory", err)
+	}
+	return r
+}
+
+func readScalars(p *problems, f Fields, s *engine.Spec) {
+	var err error
+	if f.Class != "" {
+		if s.Class, err = engine.ParseClass(strings.ToLower(strings.TrimSpace(f.Class))); err != nil {
+			p.addf("class", "%q: want critical, high, medium or low", f.Class)
+		}
+	}
+	if f.TimeLimit != "" {
+		s.TimeLimit, err = engine.ParseDuration(f.TimeLimit)
+		p.add("time-limit", err)
+	}
+	if f.Retries != "" {
+		if s.Retries, err = strconv.Atoi(strings.TrimSpace(f.Retries)); err != nil {
+			p.addf("retries", "%q: want a whole number such as 2", f.Retries)
+		}
+	}
+}
+
+// resolve makes a path full: ~ is the home, anything relative is below the caller's directory.
+func (c Caller) resolve(path string) string {
+	if path == "~" || strings.HasPrefix(path, "~/") {
+		path = c.Home + path[1:]
+	}
+	if path == "" {
+		return ""
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(c.Workdir, path)
+	}
+	return filepath.Clean(path)
+}
+
+// ParseMount reads src[:dst[:ro|rw]]; src alone is mounted at its own path.
+func (c Caller) ParseMount(s string) (engine.Mount, error) {
+	parts := strings.Split(s, ":")
+	bad := fmt.Errorf("%q: write it SRC, SRC:DST or SRC:DST:ro", s)
+	if parts[0] == "" || len(parts) > 3 {
+		return engine.Mount{}, bad
+	}
+	m := engine.Mount{Source: c.resolve(parts[0])}
+	m.Target = m.Source
+	if len(parts) > 1 {
+		if last := parts[len(parts)-1]; last == "ro" || last == "rw" {
+			m.ReadOnly = last == "ro"
+			parts = parts[:len(parts)-1]
+		} else if len(parts) == 3 {
+			return engine.Mount{}, bad
+		}
+	}
+	if len(parts) == 2 {
+		if !filepath.IsAbs(parts[1]) {
+			return engine.Mount{}, fmt.Errorf("%q: the path inside the job must begin with /", s)
+		}
+		m.Target = filepath.Clean(parts[1])
+	}
+	return m, nil
+}

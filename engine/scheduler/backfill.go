@@ -1,0 +1,120 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+
+	"gputop/engine"
+)
+
+// span is something that holds capacity until an end; a zero end is unknown.
+type span struct {
+	end   time.Time
+	claim claim
+}
+
+// reservation is what is kept for a blocked job: it will start at shadow, when the allocations that end by then have
+// ended, and nothing that starts meanwhile may take its place there (EASY backfill).
+type reservation struct {
+	job engine.JobID
+	req engine.Request
+	// shadow is zero when an allocation it needs has no known end. Then a job may pass only on cards that the blocked
+	// one cannot use.
+	shadow time.Time
+	// bare and now are the box without any job and as it is.
+	bare, now *capacity
+	// later is the box at shadow, with what was let past since.
+	later *capacity
+	// place marks the cards it would get there.
+	place []bool
+}
+
+// reserve finds when a blocked job can start. The job must fit once every allocation has ended.
+func reserve(job engine.JobID, r engine.Request, bare, now *capacity, spans []span) *reservation {
+	rv := &reservation{job: job, req: r, bare: bare, now: now, later: now.clone()}
+	spans = slices.Clone(spans)
+	slices.SortStableFunc(spans, func(a, b span) int {
+		switch ua, ub := a.end.IsZero(), b.end.IsZero(); {
+		case ua && ub:
+			return 0
+		case ua:
+			return 1
+		case ub:
+			return -1
+		}
+		return a.end.Compare(b.end)
+	})
+	for i := 0; i < len(spans) && !rv.later.room(r); {
+		end := spans[i].end
+		for ; i < len(spans) && spans[i].end.Equal(end); i++ {
+			rv.later.remove(spans[i].claim)
+		}
+		rv.shadow = end
+	}
+	rv.mark()
+	return rv
+}
+
+// until is when the blocked job can start, for people: zero when unknown or any moment.
+func (rv *reservation) until(now time.Time) time.Time {
+	if rv.shadow.After(now) {
+		return rv.shadow
+	}
+	return time.Time{}
+}
+
+func (rv *reservation) mark() {
+	rv.place = make([]bool, len(rv.later.cards))
+	cl, _ := rv.later.place(rv.req, nil, nil)
+	for _, g := range cl.cards {
+		rv.place[g.card] = true
+	}
+}
+
+// allows says whether a claim that starts now and ends at end (zero: unknown) leaves the blocked job its place.
+func (rv *reservation) allows(cl claim, end time.Time) bool {
+	if rv.shadow.IsZero() {
+		return rv.outOfReach(cl)
+	}
+	if rv.endsInTime(end) {
+		return true
+	}
+	rv.later.add(cl)
+	defer rv.later.remove(cl)
+	return rv.later.room(rv.req)
+}
+
+func (rv *reservation) endsInTime(end time.Time) bool {
+	return !end.IsZero() && !end.After(rv.shadow)
+}
+
+// outOfReach says whether a claim takes nothing that the blocked job could use once other jobs end.
+func (rv *reservation) outOfReach(cl claim) bool {
+	part := rv.bare.wholePart(rv.req.GPUs)
+	for i := range rv.bare.cards {
+		d := &rv.bare.cards[i]
+		need := shareNeed(rv.req, d)
+		reach := rv.req.GPUs > 0 && rv.bare.wholeFree(d) || rv.req.IsShare() && rv.bare.shareFits(d, need)
+		if reach && cl.on(i) {
+			return false
+		}
+		if reach && rv.req.IsShare() {
+			part = max(part, rv.bare.part(need, d))
+		}
+	}
+	_, least := rv.now.hostNeed(rv.req, part)
+	free := rv.now.hostFree()
+	return least.within(host{free.milli - cl.milli, free.memory - cl.memory})
+}
+
+func (cl claim) on(card int) bool {
+	return slices.ContainsFunc(cl.cards, func(g cardClaim) bool { return g.card == card })
+}
+
+// passed records that a claim the reservation allowed has started.
+func (rv *reservation) passed(cl claim, end time.Time) {
+	if rv.shadow.IsZero() || !rv.endsInTime(end) {
+		rv.later.add(cl)
+		rv.mark()
+	}
+}

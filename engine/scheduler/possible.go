@@ -1,0 +1,88 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+
+	"gputop/engine"
+)
+
+// Possible refuses a request that this box can never serve, in a sentence that follows "the job". Cards that are only
+// away for a while count as there. Before the first sample nothing is said about GPUs.
+func Possible(s Snapshot, r engine.Request) error {
+	if err := shape(r); err != nil {
+		return err
+	}
+	if s.HostCPUs > 0 && r.CPUs > s.HostCPUs {
+		return fmt.Errorf("asks for %g CPU cores; this box has %g for jobs", float64(r.CPUs), float64(s.HostCPUs))
+	}
+	if s.HostMemory > 0 && r.Memory > s.HostMemory {
+		return fmt.Errorf("asks for %s of host memory; this box has %s for jobs", r.Memory, s.HostMemory)
+	}
+	if !r.WantsGPU() || !s.DevicesKnown {
+		return nil
+	}
+	if len(s.Devices) == 0 {
+		return fmt.Errorf("asks for a GPU; this box has none that can be seen: look at gputop doctor, or ask for --gpus 0")
+	}
+	return possibleDevices(s.Devices, r)
+}
+
+// shape checks a request by itself.
+func shape(r engine.Request) error {
+	kinds := 0
+	for _, set := range []bool{r.GPUs != 0, r.GPUMemory != 0, r.GPUFraction != 0} {
+		if set {
+			kinds++
+		}
+	}
+	cpus := float64(r.CPUs)
+	switch {
+	case kinds > 1:
+		return fmt.Errorf("asks for GPUs in more than one way: give one of --gpus, --gpu-mem and --gpu-fraction")
+	case r.GPUs < 0:
+		return fmt.Errorf("asks for %d GPUs: give 0 or more", r.GPUs)
+	case r.GPUMemory < 0:
+		return fmt.Errorf("asks for a negative amount of GPU memory")
+	case r.Memory < 0:
+		return fmt.Errorf("asks for a negative amount of host memory")
+	case math.IsNaN(cpus), math.IsInf(cpus, 0), cpus < 0:
+		return fmt.Errorf("asks for %g CPU cores: give a number above 0, for example 4", cpus)
+	case r.GPUFraction != 0:
+		return r.GPUFraction.Validate()
+	}
+	return nil
+}
+
+func possibleDevices(devices []Device, r engine.Request) error {
+	var suitable, mig int
+	var largest, most engine.Bytes
+	for i := range devices {
+		d := &devices[i]
+		if d.Unavailable == engine.BlockedBySize {
+			mig++
+			continue
+		}
+		suitable++
+		largest = max(largest, d.Usable)
+		if r.GPUFraction > 0 {
+			most = max(most, r.GPUFraction.Of(d.Usable))
+		}
+	}
+	switch {
+	case r.GPUs > len(devices):
+		return fmt.Errorf("asks for %d GPUs; this box has %d", r.GPUs, len(devices))
+	case r.GPUs > suitable || suitable == 0:
+		return fmt.Errorf("asks for a GPU or a share of one; this box has %d, of which %d in MIG mode cannot be given so",
+			len(devices), mig)
+	case r.GPUs > 0:
+		return nil
+	case largest == 0:
+		return fmt.Errorf("asks for a share of a GPU; no GPU here says how much memory it has: ask for a whole one with --gpus 1")
+	case r.GPUMemory > largest:
+		return fmt.Errorf("needs %s on one GPU, the largest has %s", r.GPUMemory, largest)
+	case r.GPUFraction > 0 && most <= 0:
+		return fmt.Errorf("fraction %g of a GPU is less than 1MiB here", float64(r.GPUFraction))
+	}
+	return nil
+}

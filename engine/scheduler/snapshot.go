@@ -1,0 +1,95 @@
+// Package scheduler decides which pending jobs start now, on what, and why the others wait. It is pure: a Snapshot and
+// a time go in, a Plan comes out. It must not read a clock, do I/O, use randomness or start goroutines, it never
+// changes what it is given, and it imports nothing but the standard library and gputop/engine.
+package scheduler
+
+import (
+	"time"
+
+	"gputop/engine"
+)
+
+// Snapshot is everything a plan depends on besides the policy and the time.
+type Snapshot struct {
+	Devices []Device
+	// DevicesKnown is false while no sample of the GPUs has come: then no job that wants one starts.
+	DevicesKnown bool
+	// HostCPUs (cores) and HostMemory (bytes) are what jobs may have of the machine together. 0 is unknown: not limited.
+	HostCPUs   engine.CPUs
+	HostMemory engine.Bytes
+	// Held are the allocations that still count: granted, active or releasing.
+	Held    []Held
+	Pending []Pending
+}
+
+// Device is one card.
+type Device struct {
+	ID    engine.DeviceID
+	Index int // for order and display
+	Model string
+	// Usable is total less reserved, in bytes; 0 when the card does not say, and then it can only be given whole.
+	Usable engine.Bytes
+	// Foreign is what processes outside the queue hold, in bytes.
+	Foreign engine.Bytes
+	// ForeignBusy says that a process outside the queue makes the card unusable whatever it holds (personal mode).
+	ForeignBusy bool
+	// Unavailable is empty when the card can be used. BlockedBySize means that in its present form (MIG mode) it never
+	// serves a whole or shared request; any other code is something that may pass.
+	Unavailable engine.ReasonCode
+	// Temperature in degrees Celsius, coarse. Nothing is chosen by it yet.
+	Temperature int
+}
+
+// Held is an allocation that still counts.
+type Held struct {
+	Job        engine.JobID
+	Owner      uint32
+	Class      engine.Class
+	Allocation engine.Allocation
+	// Actual is what the job's processes really hold per device, in bytes; what is above the promise counts.
+	Actual map[engine.DeviceID]engine.Bytes
+	// Stopping says that the job was told to stop: its devices are expected free at any moment.
+	Stopping bool
+	// End is when its time limit ends it; zero when unknown.
+	End time.Time
+}
+
+// Pending is a job in the queue.
+type Pending struct {
+	Job     engine.JobID
+	Owner   uint32
+	Class   engine.Class
+	Queued  time.Time
+	Request engine.Request
+	// TimeLimit bounds an attempt; 0 is none, and such a job never runs ahead of a blocked one it could delay.
+	TimeLimit time.Duration
+	// NotBefore keeps it out until then.
+	NotBefore time.Time
+	// Wait keeps it out for a reason outside the scheduler (preparing, held, no agent) and is passed on with WaitDetail.
+	Wait       engine.ReasonCode
+	WaitDetail string
+}
+
+// Plan is what to do now.
+type Plan struct {
+	// Order is the whole queue, first to run first.
+	Order []engine.JobID
+	// Start are the jobs to start, in queue order.
+	Start []Start
+	// Reasons has every pending job that does not start. Free is what was left when its turn came, for a share on the
+	// best card that could ever hold it; Until is when the first blocked job can start, where that is known.
+	Reasons map[engine.JobID]engine.Reason
+}
+
+// Start is one job to start, with what to grant it.
+type Start struct {
+	Job        engine.JobID
+	Allocation engine.Allocation
+}
+
+// The words in Reason.Unit.
+const (
+	UnitDevices = "devices"
+	UnitBytes   = "bytes"
+	UnitCores   = "cores"
+)

@@ -1,0 +1,156 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// applicationID marks the file as gputop's ("gptp" in its header).
+const applicationID = 0x67707470
+
+// migrations bring a file from version n to n+1; entry 0 makes a new one. A released entry never changes. What is
+// queried has a column; the body is the noun as JSON, and is what is read back.
+var migrations = []string{schemaV1}
+
+// AUTOINCREMENT keeps ids from being used again after rows are deleted. Foreign keys are checked at commit, so that the
+// order of changes within one call does not matter. Times are milliseconds since 1970.
+const schemaV1 = `
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE job (
+	id        INTEGER PRIMARY KEY AUTOINCREMENT,
+	state     TEXT    NOT NULL,
+	final     INTEGER NOT NULL,
+	uid       INTEGER NOT NULL,
+	owner     TEXT    NOT NULL,
+	class     INTEGER NOT NULL,
+	submitted INTEGER,
+	ended     INTEGER,
+	body      TEXT    NOT NULL
+);
+CREATE INDEX job_live  ON job(id) WHERE final = 0;
+CREATE INDEX job_ended ON job(id) WHERE final = 1;
+CREATE TABLE attempt (
+	job    INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+	number INTEGER NOT NULL,
+	holds  INTEGER NOT NULL,
+	body   TEXT    NOT NULL,
+	PRIMARY KEY (job, number)
+) WITHOUT ROWID;
+CREATE INDEX attempt_holding ON attempt(job) WHERE holds = 1;
+CREATE TABLE event (
+	job  INTEGER NOT NULL REFERENCES job(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+	n    INTEGER NOT NULL,
+	body TEXT    NOT NULL,
+	PRIMARY KEY (job, n)
+) WITHOUT ROWID;
+`
+
+// checkHeader reads what the file says of itself before SQLite opens it, for opening alone already writes: a newer
+// gputop's file and another program's database stay as they are. A file without SQLite's header is left to SQLite to
+// refuse or, after a crash while it was made, to mend.
+func checkHeader(path string, known int) error {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return explain(err)
+	}
+	defer f.Close()
+	header := make([]byte, 100) // its layout: sqlite.org/fileformat.html
+	if _, err := io.ReadFull(f, header); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("read the header: %w", err)
+	}
+	if string(header[:16]) != "SQLite format 3\x00" {
+		return nil
+	}
+	field := func(at int) int { return int(binary.BigEndian.Uint32(header[at:])) }
+	pages, version, application := field(28), field(60), field(68)
+	if application != applicationID {
+		if pages > 1 {
+			return fmt.Errorf("%w: it is another program's database; move it away", ErrDamaged)
+		}
+		return nil // made, and not filled yet
+	}
+	return checkVersion(version, known)
+}
+
+func checkVersion(found, known int) error {
+	if found > known {
+		return fmt.Errorf("%w (schema %d, this one knows %d): nothing was changed; start the newer version again, "+
+			"or put back the backup it left beside the file", ErrNewerSchema, found, known)
+	}
+	return nil
+}
+
+func pragma(ctx context.Context, conn *sql.Conn, name string) (int, error) {
+	var n int
+	if err := conn.QueryRowContext(ctx, "PRAGMA "+name).Scan(&n); err != nil {
+		return 0, fmt.Errorf("read %s: %w", name, explain(err))
+	}
+	return n, nil
+}
+
+// migrate brings the file to the newest schema, after a backup if it holds anything.
+func migrate(ctx context.Context, conn *sql.Conn, path string, o Options) error {
+	version, err := pragma(ctx, conn, "user_version")
+	if err != nil {
+		return err
+	}
+	// Again, for a newer version whose daemon died before the header was written.
+	if err := checkVersion(version, len(o.migrations)); err != nil {
+		return err
+	}
+	if version == len(o.migrations) {
+		return nil
+	}
+	if version > 0 {
+		backup := fmt.Sprintf("%s.v%d.bak", path, version)
+		if err := backUp(ctx, conn, backup); err != nil {
+			return fmt.Errorf("back up to %s before bringing the state to schema %d: %w", backup, len(o.migrations), err)
+		}
+		o.Log.Info("state backed up before a schema change", "backup", backup, "from", version, "to", len(o.migrations))
+	}
+	for ; version < len(o.migrations); version++ {
+		step := fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT",
+			o.migrations[version], applicationID, version+1)
+		if _, err := conn.ExecContext(ctx, step); err != nil {
+			conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+			return fmt.Errorf("bring the state to schema %d: %w", version+1, explain(err))
+		}
+	}
+	// Into the file itself, so that the version in its header is true for checkHeader.
+	if _, err := conn.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+		return fmt.Errorf("write the new schema to the file: %w", explain(err))
+	}
+	return nil
+}
+
+// backUp writes a complete copy, what is still in the write-ahead log included, and only then gives it its name.
+func backUp(ctx context.Context, conn *sql.Conn, to string) error {
+	tmp := to + ".tmp"
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return explain(err)
+	}
+	if err := createFile(tmp); err != nil {
+		return err
+	}
+	if _, err := conn.ExecContext(ctx, "VACUUM INTO ?", tmp); err != nil {
+		return explain(err)
+	}
+	if err := syncPath(tmp); err != nil {
+		return err
+	}
+	if err := os.Rename(tmp, to); err != nil {
+		return explain(err)
+	}
+	return syncPath(filepath.Dir(to))
+}

@@ -1,0 +1,95 @@
+package tui
+
+import (
+	"slices"
+
+	tea "charm.land/bubbletea/v2"
+)
+
+// binding is a key as data: help, footer and dispatch come from it.
+type binding struct {
+	keys  []string // as Bubble Tea names them
+	label string   // as shown
+	short string   // a word for the footer; none there when empty
+	help  string
+	run   func() tea.Cmd
+	// disabled says why the key does nothing now; empty when it works.
+	disabled string
+}
+
+// find looks a key up; the first binding that has it wins.
+func find(bs []binding, key string) (binding, bool) {
+	for _, b := range bs {
+		if slices.Contains(b.keys, key) {
+			return b, true
+		}
+	}
+	return binding{}, false
+}
+
+// footer lists the keys that work now, as many as fit, "? help" always last.
+func (s *styles) footer(bs []binding, w int) string {
+	r := row{s: s}
+	r.gap(1)
+	var help *binding
+	show := func(b *binding) {
+		r.put(s.key, b.label, width(b.label))
+		r.put(s.dim, " "+b.short, width(b.short)+1)
+		r.gap(2)
+	}
+	size := func(b *binding) int { return width(b.label) + width(b.short) + 3 }
+	for i := range bs {
+		if bs[i].label == "?" {
+			help = &bs[i]
+		}
+	}
+	keep := 0
+	if help != nil {
+		keep = size(help)
+	}
+	for i := range bs {
+		b := &bs[i]
+		if b == help || b.short == "" || b.disabled != "" {
+			continue
+		}
+		if r.used+size(b)+keep > w {
+			break
+		}
+		show(b)
+	}
+	if help != nil && r.used+keep <= w+2 {
+		show(help)
+	}
+	return exactly(r.fill(w), w)
+}
+
+// scroller is a window of lines over more of them.
+type scroller struct {
+	lines  []string
+	top    int
+	height int
+}
+
+func (s *scroller) clamp() { s.top = max(0, min(s.top, len(s.lines)-s.height)) }
+
+func (s *scroller) move(n int) { s.top += n; s.clamp() }
+
+func (s *scroller) atEnd() bool { return s.top >= len(s.lines)-s.height }
+
+func (s *scroller) visible() []string {
+	s.clamp()
+	return s.lines[s.top:min(len(s.lines), s.top+max(s.height, 0))]
+}
+
+// bindings of anything that scrolls.
+func (s *scroller) keys() []binding {
+	do := func(n func() int) func() tea.Cmd { return func() tea.Cmd { s.move(n()); return nil } }
+	return []binding{
+		{keys: []string{"down", "j"}, label: "j/k", short: "scroll", help: "one line down or up", run: do(func() int { return 1 })},
+		{keys: []string{"up", "k"}, run: do(func() int { return -1 })},
+		{keys: []string{"pgdown", "space", "ctrl+f", "ctrl+d"}, label: "space", help: "one page down", run: do(func() int { return max(s.height-1, 1) })},
+		{keys: []string{"pgup", "ctrl+b", "ctrl+u"}, label: "pgup", help: "one page up", run: do(func() int { return -max(s.height-1, 1) })},
+		{keys: []string{"home", "g"}, label: "g", help: "to the beginning", run: do(func() int { return -len(s.lines) })},
+		{keys: []string{"end", "G"}, label: "G", help: "to the end", run: do(func() int { return len(s.lines) })},
+	}
+}

@@ -1,0 +1,100 @@
+package tui
+
+import (
+	"fmt"
+	"time"
+
+	"gputop/engine"
+	"gputop/engine/api"
+)
+
+// reasonText says in a sentence why a queued job is not running.
+func reasonText(j *api.Job, now time.Time) string {
+	if j.Held && (j.Reason == nil || j.Reason.Code != engine.ReasonHeld) {
+		return "held"
+	}
+	if j.Reason == nil {
+		if j.State == engine.Preparing {
+			return preparingText(j, "")
+		}
+		return "next look at the queue decides"
+	}
+	r := j.Reason
+	switch r.Code {
+	case engine.WaitingForDevice:
+		return waitingText(r)
+	case engine.WaitingForHost:
+		return withDetail("a GPU fits, but host memory or CPU does not", r.Detail)
+	case engine.BlockedByPriority:
+		if r.Job != 0 {
+			return fmt.Sprintf("job #%d is ahead in line for it", r.Job)
+		}
+		return "a job ahead of it waits for the device"
+	case engine.BlockedBySize:
+		return withDetail("needs more than this machine has now", r.Detail)
+	case engine.ReasonPreparing:
+		return preparingText(j, r.Detail)
+	case engine.ReasonHeld:
+		return withDetail("held", r.Detail)
+	case engine.ReasonNotBefore:
+		if r.Until.After(now) {
+			return withDetail("tries again in "+clock(r.Until.Sub(now)), r.Detail)
+		}
+		return withDetail("about to be tried again", r.Detail)
+	case engine.DeviceNotAnswering:
+		return withDetail("the GPUs that would do do not answer", r.Detail)
+	case engine.DevicesUnknown:
+		return withDetail("no GPU has been seen yet", r.Detail)
+	case engine.AgentUnavailable:
+		return withDetail("the owner's agent or Podman does not answer", r.Detail)
+	}
+	return withDetail(string(r.Code), r.Detail)
+}
+
+func waitingText(r *engine.Reason) string {
+	s := "waits for a GPU"
+	switch {
+	case r.Unit == "bytes" && r.Needed > 0:
+		free := "none"
+		if r.Free > 0 {
+			free = engine.Bytes(r.Free).String()
+		}
+		s = fmt.Sprintf("needs %s on one GPU, %s free", engine.Bytes(r.Needed), free)
+	case r.Needed > 0:
+		s = fmt.Sprintf("needs %s, %d free", plural(int(r.Needed), "GPU"), r.Free)
+	}
+	if r.Job != 0 {
+		s += fmt.Sprintf("; job #%d holds it", r.Job)
+	}
+	return withDetail(s, r.Detail)
+}
+
+func preparingText(j *api.Job, detail string) string {
+	switch {
+	case j.Progress != "":
+		return "preparing: " + j.Progress
+	case detail != "":
+		return "preparing: " + detail
+	}
+	return "preparing: looking at image and mounts"
+}
+
+func withDetail(s, detail string) string {
+	if detail == "" {
+		return s
+	}
+	return s + ": " + detail
+}
+
+// outcomeText says how an ended job ended, beyond its state.
+func outcomeText(j *api.Job) string {
+	switch {
+	case j.Message != "":
+		return firstLine(j.Message)
+	case j.ExitCode != nil && *j.ExitCode > 128:
+		return fmt.Sprintf("killed by signal %d", *j.ExitCode-128)
+	case j.ExitCode != nil && *j.ExitCode != 0:
+		return fmt.Sprintf("exit code %d", *j.ExitCode)
+	}
+	return ""
+}
