@@ -5,7 +5,7 @@ import "time"
 // ReasonCode says why a pending job is not running. It is data; the sentence is made where it is shown.
 type ReasonCode string
 
-// The reasons, in the order of DESIGN.
+// The reasons.
 const (
 	WaitingForDevice   ReasonCode = "WaitingForDevice"   // no device that fits is free
 	WaitingForHost     ReasonCode = "WaitingForHost"     // devices fit, but host CPU or memory does not

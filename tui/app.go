@@ -53,6 +53,7 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		return a, nil
 	case eventArrivedMsg:
 		a.box.apply(m.event, a.now())
+		a.checkQuestion()
 		return a, a.forward(msg)
 	case linkLostMsg:
 		a.box.link, a.box.linkError = linkLost, m.err

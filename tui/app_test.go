@@ -123,12 +123,19 @@ func TestDialogNamesWhatIsLost(t *testing.T) {
 
 func TestNoticeThatOpensByItselfIsDeafAtFirst(t *testing.T) {
 	r := newRig(t, tuitest.TwoCards(), 80, 24).connect()
-	r.a.notify("Notice", "something happened")
-	r.keys("<enter>")
-	r.has("something happened")
+	r.keys("<shift+tab>c")
+	j := *r.a.box.jobs[41]
+	j.State = engine.Succeeded
+	r.send(eventArrivedMsg{event: api.WatchEvent{Jobs: []api.Job{j}}})
+	r.has("It succeeded while the question was open. Nothing was done.")
+	r.keys("y<enter>")
+	r.has("Job #41 has ended")
 	r.now = r.now.Add(deafTime)
-	r.keys("<enter>")
-	r.hasNot("something happened")
+	r.keys("y<enter>")
+	r.hasNot("Job #41 has ended")
+	if got := r.client.Stopped(); len(got) != 0 {
+		t.Errorf("stopped %v", got)
+	}
 }
 
 func TestDisabledKeysSayWhy(t *testing.T) {

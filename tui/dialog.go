@@ -21,6 +21,7 @@ type dialog struct {
 	yes   string // the word on the button; empty for a notice
 	run   func() tea.Cmd
 	onYes bool
+	job   engine.JobID // what the question is about
 	// deafUntil is when keys begin to count.
 	deafUntil time.Time
 }
@@ -33,6 +34,33 @@ func (e *env) notify(title string, lines ...string) {
 	e.dialog = &dialog{title: title, lines: lines, deafUntil: e.now().Add(deafTime)}
 }
 
+// checkQuestion takes a question back when its job has ended meanwhile.
+func (e *env) checkQuestion() {
+	if e.dialog == nil || e.dialog.job == 0 {
+		return
+	}
+	j := e.box.jobs[e.dialog.job]
+	switch {
+	case j == nil:
+		e.notify(fmt.Sprintf("Job #%d is gone", e.dialog.job), "It left the list while the question was open. Nothing was done.")
+	case j.State.Final():
+		e.notify(fmt.Sprintf("Job #%d has ended", j.ID), fmt.Sprintf("It %s while the question was open. Nothing was done.", endedVerb(j.State)))
+	}
+}
+
+// endedVerb says in a word how a job ended.
+func endedVerb(s engine.JobState) string {
+	switch s {
+	case engine.Succeeded, engine.Failed:
+		return string(s)
+	case engine.TimedOut:
+		return "reached its time limit"
+	case engine.Lost:
+		return "was lost"
+	}
+	return "was " + string(s)
+}
+
 // askStop asks before a job is cancelled or preempted, and says what it would cost.
 func (e *env) askStop(j *api.Job, why engine.StopReason) {
 	id, now, clean := j.ID, e.now(), e.sty.clean
@@ -40,7 +68,7 @@ func (e *env) askStop(j *api.Job, why engine.StopReason) {
 	if why == engine.StopPreempted {
 		verb, title = "preempt", "Preempt job #%d?"
 	}
-	d := &dialog{title: fmt.Sprintf(title, id), yes: "Yes, " + verb,
+	d := &dialog{title: fmt.Sprintf(title, id), yes: "Yes, " + verb, job: id,
 		run: func() tea.Cmd { return e.stop(id, why) }}
 	d.lines = append(d.lines, fmt.Sprintf("%s of %s, class %s", clean(j.Name), clean(j.Owner), j.Class))
 	switch {
@@ -60,7 +88,7 @@ func (d *dialog) keys() []binding {
 	if d.yes == "" {
 		return []binding{{label: "enter", short: "close"}}
 	}
-	return []binding{{label: "y", short: "yes"}, {label: "n", short: "no"}, {label: "←/→", short: "move"},
+	return []binding{{label: "y", short: "yes"}, {label: "n", short: "no"}, {label: arrows, short: "move"},
 		{label: "enter", short: "choose"}, {label: "esc", short: "back"}}
 }
 

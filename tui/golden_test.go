@@ -72,10 +72,15 @@ func TestScreenGolden(t *testing.T) {
 
 func TestASCIIGolden(t *testing.T) {
 	r := newRig(t, tuitest.TwoCards(), 80, 24, func(o *Options) { o.ASCII = true }).connect()
-	if s := r.screen(); !printableASCII(replaceNewlines(s)) {
-		t.Errorf("ASCII mode drew other characters:\n%s", s)
+	first := r.screen()
+	for _, keys := range []string{"", "s<tab>", "<esc>?", "<esc><enter>", "<esc><shift+tab>c", "<esc>l"} {
+		r.cancel() // Logs returns at once
+		r.keys(keys)
+		if s := r.screen(); !printableASCII(replaceNewlines(s)) {
+			t.Errorf("after %q ASCII mode drew other characters:\n%s", keys, s)
+		}
 	}
-	golden.RequireEqual(t, r.screen())
+	golden.RequireEqual(t, first)
 }
 
 func replaceNewlines(s string) string {

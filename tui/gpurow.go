@@ -299,7 +299,7 @@ func (p *gpuPanel) nobody(g *api.GPU, device engine.DeviceID) word {
 	if !g.ProcessesKnown && device == g.UUID || g.Health != engine.HealthOK {
 		return word{p.sty.dim, p.sty.glyph.unknown, p.sty.glyph.unknown}
 	}
-	return word{p.sty.faint, "free", "free"}
+	return word{p.sty.dim, "free", "free"}
 }
 
 // promisedOn is the memory promised on a device, in bytes.

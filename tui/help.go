@@ -36,7 +36,7 @@ func (h *help) SetSize(w, height int) {
 			if b.disabled != "" {
 				on, shade = s.dim, s.dim
 			}
-			r.cell(on, b.label, 11)
+			r.cell(on, s.keyLabel(b.label), 11)
 			r.cell(shade, text, w-2-13)
 		})
 		if b.disabled != "" {

@@ -17,6 +17,8 @@ type binding struct {
 	disabled string
 }
 
+const arrows = "←/→"
+
 // find looks a key up; the first binding that has it wins.
 func find(bs []binding, key string) (binding, bool) {
 	for _, b := range bs {
@@ -33,7 +35,7 @@ func (s *styles) footer(bs []binding, w int) string {
 	r.gap(1)
 	var help *binding
 	show := func(b *binding) {
-		r.put(s.key, b.label, width(b.label))
+		r.put(s.key, s.keyLabel(b.label), width(b.label))
 		r.put(s.dim, " "+b.short, width(b.short)+1)
 		r.gap(2)
 	}
@@ -61,6 +63,14 @@ func (s *styles) footer(bs []binding, w int) string {
 		show(help)
 	}
 	return exactly(r.fill(w), w)
+}
+
+// keyLabel is a key's label as this terminal can show it, in as many cells.
+func (s *styles) keyLabel(label string) string {
+	if s.ascii && label == arrows {
+		return "</>"
+	}
+	return label
 }
 
 // scroller is a window of lines over more of them.

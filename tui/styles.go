@@ -22,11 +22,11 @@ func makePalette(dark bool) palette {
 	pick := lipgloss.LightDark(dark)
 	c := func(light, dark string) color.Color { return pick(lipgloss.Color(light), lipgloss.Color(dark)) }
 	return palette{
-		dim: c("#5b6270", "#98a1b3"), faint: c("#b4bac6", "#4a5163"),
+		dim: c("#5b6270", "#a0a4ab"), faint: c("#b5b8bd", "#4a5163"),
 		accent: c("#0b6e99", "#6cc7ff"), title: c("#3d7a00", "#9bd64a"),
 		good: c("#2c7a2c", "#86d97b"), warn: c("#935f00", "#f0b95a"), bad: c("#bf1d2d", "#ff7b86"),
 		used: c("#0c7f6c", "#4fd1b5"), promised: c("#6f51c8", "#9d8df1"), strain: c("#1e62b8", "#72adff"),
-		selection: c("#dbe7f5", "#26344d"), badge: c("#935f00", "#f0b95a"),
+		selection: c("#dfe3e8", "#3a3f4b"), badge: c("#935f00", "#f0b95a"),
 	}
 }
 
@@ -69,7 +69,7 @@ type glyphs struct {
 }
 
 var unicodeGlyphs = glyphs{
-	used: "█", promised: "▒", foreign: "▞", free: "·", smOn: "■", smOff: "·",
+	used: "■", promised: "□", foreign: "▨", free: "·", smOn: "■", smOff: "·",
 	marker: "▸", live: "●", lost: "○", stale: "◌", unknown: "–", ellipsis: "…", branch: "└", degree: "°", dot: "·",
 	topLeft: "╭", topRight: "╮", bottomLeft: "╰", bottomRight: "╯", horizontal: "─", vertical: "│",
 	levels: []string{" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"},

@@ -98,11 +98,11 @@ func newSubmitForm(e *env) *submitForm {
 	f.fields = [formFields]formField{
 		fieldCommand: text("command", "", "what to run, as in a shell", "command"),
 		fieldProfile: choice("profile", def.Profile, "", profiles, "profile"),
-		fieldImage:   text("image", "", "empty: the profile's", "image"),
+		fieldImage:   text("image", "", "the profile's own", "image"),
 		fieldGPU:     text("GPU", fmt.Sprint(def.GPUs), "2 cards, or a share: 12GiB, 25%", "gpus", "gpu-mem", "gpu-fraction"),
 		fieldClass:   choice("class", class.String(), "", classes, "class"),
 		fieldLimit:   text("time limit", long, "30m, 12h, 1d12h", "time-limit"),
-		fieldName:    text("name", "", "empty: from the command", "name"),
+		fieldName:    text("name", "", "taken from the command", "name"),
 	}
 	f.focusOn(fieldCommand)
 	return f
@@ -262,7 +262,7 @@ func (f *submitForm) Keys() []binding {
 			return func() tea.Cmd { fd.pick = (fd.pick + n + len(fd.words)) % len(fd.words); fd.err = ""; return nil }
 		}
 		bs = append(bs,
-			binding{keys: []string{"right", "space", "l"}, label: "←/→", short: "choose", help: "other choices", run: turn(1)},
+			binding{keys: []string{"right", "space", "l"}, label: arrows, short: "choose", help: "other choices", run: turn(1)},
 			binding{keys: []string{"left", "h"}, run: turn(-1)})
 	}
 	return append(bs, binding{keys: []string{"esc"}, label: "esc", short: "close", help: "close without submitting",

@@ -37,21 +37,20 @@ func (f *submitForm) rowsOf(i int) []string {
 	switch {
 	case len(fd.words) > 0:
 		f.choice(&r, fd, on)
+		r.gap(2)
 		for _, p := range f.box.info.Profiles {
 			if i == fieldProfile && p.Name == fd.value() {
 				hint = p.Description
 			}
 		}
-	case i == fieldCommand && fd.input.Value() == "":
-		r.cell(s.dim, hint, f.inputWidth(i))
-		hint = ""
+	case fd.input.Value() == "": // the hint stands where the text will be
 	case i == fieldCommand:
 		r.cell(s.text, f.typed(i), f.inputWidth(i))
 		hint = ""
 	default:
 		r.cell(s.text, f.typed(i), f.inputWidth(i))
+		r.gap(2)
 	}
-	r.gap(2)
 	r.cell(s.dim, s.clean(hint), w-r.used-1)
 	lines := []string{exactly(r.fill(w), w)}
 	if fd.err != "" {

@@ -13,6 +13,8 @@ import (
 	"gputop/tui/internal/tuitest"
 )
 
+var _ Client = (*api.Client)(nil)
+
 // flaky fails, and sometimes sends a snapshot before it does.
 type flaky struct {
 	*tuitest.Client

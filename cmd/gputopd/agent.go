@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,29 +16,43 @@ import (
 
 func agentCommand() *cobra.Command {
 	o := runner.Options{Version: version, IdleExit: 10 * time.Minute}
-	var logFile string
 	c := &cobra.Command{
 		Use:    "agent",
 		Short:  "Run this user's containers for the engine (started by serve)",
 		Args:   cobra.NoArgs,
 		Hidden: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			out := os.Stderr
-			if logFile != "" {
-				f, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				out = f
-			}
-			o.Log = slog.New(slog.NewTextHandler(out, nil))
-			return runner.Run(cmd.Context(), o)
-		},
+		RunE:   func(cmd *cobra.Command, _ []string) error { return runAgent(cmd.Context(), o) },
 	}
 	c.Flags().StringVar(&o.EngineSocket, "engine-socket", "", "the engine's socket")
 	c.Flags().StringVar(&o.StateDir, "state-dir", "", "where this user's logs and checkpoints are kept (default ~/.local/state/gputop/agent)")
 	c.Flags().DurationVar(&o.IdleExit, "idle-exit", o.IdleExit, "end after this long without work")
-	c.Flags().StringVar(&logFile, "log-file", "", "write the log there instead of to standard error")
 	return c
+}
+
+// runAgent runs the agent with its log in its own directory: whoever started it may be gone.
+func runAgent(ctx context.Context, o runner.Options) error {
+	if os.Getuid() == 0 {
+		return errors.New("an agent never runs as root")
+	}
+	if o.StateDir == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return fmt.Errorf("no state directory: %w", err)
+		}
+		o.StateDir = filepath.Join(home, ".local", "state", "gputop", "agent")
+	}
+	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(o.StateDir, "agent.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	o.Log = slog.New(slog.NewTextHandler(f, nil))
+	err = runner.Run(ctx, o)
+	if err != nil {
+		o.Log.Error("agent ends", "err", err)
+	}
+	return err
 }

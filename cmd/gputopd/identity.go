@@ -3,7 +3,6 @@ package main
 import (
 	"log/slog"
 	"os/user"
-	"slices"
 	"strconv"
 	"sync"
 
@@ -26,20 +25,19 @@ func userName(uid uint32) string {
 	return name
 }
 
-// serverOptions say who is an admin: root, and in shared mode the members of the configured group.
+// serverOptions say who is an admin: root, and in shared mode the members of the configured group, where it exists.
 func serverOptions(conf config, shared bool, log *slog.Logger) api.ServerOptions {
-	return api.ServerOptions{Log: log, Admin: func(c api.Caller) bool {
-		if c.UID == 0 {
-			return true
-		}
-		if !shared {
-			return false
-		}
-		g, err := user.LookupGroup(conf.policy.AdminGroup)
-		if err != nil {
-			return false
-		}
-		gid, err := strconv.ParseUint(g.Gid, 10, 32)
-		return err == nil && slices.Contains(c.Groups, uint32(gid))
-	}}
+	o := api.ServerOptions{Log: log}
+	if !shared {
+		return o
+	}
+	g, err := user.LookupGroup(conf.policy.AdminGroup)
+	if err != nil {
+		log.Info("no admin group, only root is an admin", "group", conf.policy.AdminGroup)
+		return o
+	}
+	if gid, err := strconv.ParseUint(g.Gid, 10, 32); err == nil {
+		o.AdminGroups = []uint32{uint32(gid)}
+	}
+	return o
 }

@@ -149,7 +149,10 @@ func (f *serveFlags) run(ctx context.Context) error {
 	if f.shared {
 		mode = 0o666
 	}
-	ln, err := api.ListenUnix(f.socket, mode)
+	ln, err := api.ActivatedListener()
+	if err == nil && ln == nil {
+		ln, err = api.ListenUnix(f.socket, mode)
+	}
 	if err != nil {
 		return err
 	}
@@ -181,8 +184,13 @@ func (f *serveFlags) options(conf config, st *store.Store, log *slog.Logger) (da
 	return o, f.simulated(conf, st, &o)
 }
 
-// simDir is where the simulated cards' files are.
-func (f *serveFlags) simDir() string { return filepath.Join(f.stateDir, "simulated") }
+// simDir is where the simulated cards' files are: in shared mode where every user's container can reach them.
+func (f *serveFlags) simDir() string {
+	if f.shared {
+		return filepath.Join(filepath.Dir(f.socket), "simulated")
+	}
+	return filepath.Join(f.stateDir, "simulated")
+}
 
 // simulated makes the files of simulated cards, and in shared mode the CDI spec that names them.
 func (f *serveFlags) simulated(conf config, st *store.Store, o *daemon.Options) error {

@@ -61,7 +61,7 @@ func (f *fake) Show(ctx context.Context, c Caller, id engine.JobID) (JobDetail, 
 }
 
 func (f *fake) Stop(ctx context.Context, c Caller, id engine.JobID, why engine.StopReason, note string) (Job, error) {
-	f.stop = fmt.Sprint(id, why, note)
+	f.stop = fmt.Sprintf("%v %v %v", id, why, note)
 	return Job{ID: id, Class: engine.Low}, f.note(c)
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,26 +92,30 @@ func (s *Server) body(r *http.Request, into any) error {
 	bad := func(format string, args ...any) error {
 		return &Error{Code: CodeInvalid, Message: fmt.Sprintf(format, args...)}
 	}
-	dec := json.NewDecoder(io.LimitReader(r.Body, s.o.Limits.Body+1))
+	b, err := io.ReadAll(io.LimitReader(r.Body, s.o.Limits.Body+1))
+	var netErr net.Error
+	switch {
+	case errors.As(err, &netErr) && netErr.Timeout():
+		return bad("the request did not arrive within %v", s.o.Limits.BodyTimeout)
+	case err != nil:
+		return bad("the request broke off: %v", err)
+	case int64(len(b)) > s.o.Limits.Body:
+		return bad("the request is larger than %d bytes", s.o.Limits.Body)
+	}
+	s.deadline(r, 0)
+	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.DisallowUnknownFields()
-	err := dec.Decode(into)
-	if err == nil {
+	if err = dec.Decode(into); err == nil {
 		if _, err := dec.Token(); err != io.EOF {
-			return bad("the request has something behind its JSON value, or is larger than %d bytes", s.o.Limits.Body)
+			return bad("the request has something behind its JSON value")
 		}
-		s.deadline(r, 0)
 		return nil
 	}
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
-	var netErr net.Error
 	switch {
-	case dec.InputOffset() > s.o.Limits.Body || r.ContentLength > s.o.Limits.Body:
-		return bad("the request is larger than %d bytes", s.o.Limits.Body)
 	case errors.Is(err, io.EOF):
 		return bad("the request has no body")
-	case errors.As(err, &netErr) && netErr.Timeout():
-		return bad("the request did not arrive within %v", s.o.Limits.BodyTimeout)
 	case errors.As(err, &syntax):
 		return bad("malformed JSON at byte %d: %v", syntax.Offset, err)
 	case errors.As(err, &kind):

@@ -138,12 +138,18 @@ func TestWatch(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("watch ended with %v", err)
 	}
+
+	// The daemon may still serve the watch that was just cancelled: each part has a daemon of its own.
+	f = &fake{events: make(chan WatchEvent)}
+	c = start(t, f, ServerOptions{})
 	stop := errors.New("enough")
 	go func() { done <- c.Watch(ctx, func(WatchEvent) error { return stop }) }()
 	f.events <- WatchEvent{}
 	if err := <-done; !errors.Is(err, stop) {
 		t.Errorf("watch ended with %v", err)
 	}
+	f = &fake{events: make(chan WatchEvent)}
+	c = start(t, f, ServerOptions{})
 	go func() { done <- c.Watch(ctx, func(WatchEvent) error { return nil }) }()
 	close(f.events)
 	if err := <-done; err != io.EOF {

@@ -35,7 +35,7 @@ func (a *attempt) containerSpec(l *link) (agentrpc.ContainerSpec, error) {
 	case byName:
 		if len(sim) > 1 {
 			// Each device's spec names itself; of a variable that several set, the last one wins.
-			lease.Env = append(lease.Env, cdi.SimulatedEnv+"="+cdi.SimulatedVariable(sim...))
+			lease.Env = append(lease.Env, cdi.SimulatedVariable(sim...))
 		}
 		name, err := cdi.WriteLease(a.d.o.LeaseDir, cdi.Lease{Name: a.id.LeaseName(a.d.store.Instance()), OwnerUID: a.user.UID, Edits: lease})
 		if err != nil {

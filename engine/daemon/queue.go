@@ -72,16 +72,22 @@ func (d *Daemon) takeReason(id engine.JobID, position int, reasons map[engine.Jo
 
 // snapshot is the state in the scheduler's words.
 func (d *Daemon) snapshot() scheduler.Snapshot {
+	s := d.heldSnapshot()
+	for _, e := range d.state.jobs {
+		if e.job.State.Queued() {
+			s.Pending = append(s.Pending, pendingOf(&e.job))
+		}
+	}
+	return s
+}
+
+// heldSnapshot is the snapshot without the queue: what there is and who holds it.
+func (d *Daemon) heldSnapshot() scheduler.Snapshot {
 	s := scheduler.Snapshot{HostCPUs: d.o.System.CPUs, HostMemory: d.o.System.Memory}
 	s.Devices, s.DevicesKnown = d.schedulable()
 	for _, a := range d.state.sortedAttempts() {
 		if e := d.state.jobs[a.ID.Job]; e != nil && a.Allocation.State.Holds() {
 			s.Held = append(s.Held, d.heldBy(e, a))
-		}
-	}
-	for _, e := range d.state.jobs {
-		if e.job.State.Queued() {
-			s.Pending = append(s.Pending, pendingOf(&e.job))
 		}
 	}
 	return s
@@ -91,8 +97,12 @@ func (d *Daemon) heldBy(e *entry, a *engine.Attempt) scheduler.Held {
 	h := scheduler.Held{Job: a.ID.Job, Owner: e.job.Owner.UID, Class: e.job.Spec.Class, Allocation: a.Allocation,
 		Stopping: e.job.State == engine.Stopping || a.Allocation.State == engine.Releasing,
 		Actual:   map[engine.DeviceID]engine.Bytes{}}
-	if !a.Started.IsZero() && e.job.Spec.TimeLimit > 0 {
-		h.End = a.Started.Add(e.job.Spec.TimeLimit)
+	if e.job.Spec.TimeLimit > 0 {
+		began := a.Started
+		if began.IsZero() {
+			began = a.Granted
+		}
+		h.End = began.Add(e.job.Spec.TimeLimit)
 	}
 	for _, g := range a.Allocation.Grants {
 		if ds := d.state.devices[g.Device]; ds != nil {
@@ -114,15 +124,15 @@ func pendingOf(j *engine.Job) scheduler.Pending {
 	return p
 }
 
-// applyStart re-checks one proposal with the scheduler's own fit function, persists the allocation, and only then lets
+// applyStart re-checks one proposal with the scheduler's own rules, persists the allocation, and only then lets
 // the attempt begin.
 func (d *Daemon) applyStart(s scheduler.Start) {
 	e := d.state.jobs[s.Job]
 	if e == nil || e.job.State != engine.Pending {
 		return
 	}
-	alloc, _, ok := scheduler.Fits(d.snapshot(), e.job.Spec.Request, d.o.Policy.Scheduler)
-	if !ok {
+	alloc := s.Allocation
+	if !scheduler.StillFits(d.heldSnapshot(), alloc, d.o.Policy.Scheduler) {
 		d.log.Warn("planned start does not fit any more", "job", s.Job)
 		return
 	}

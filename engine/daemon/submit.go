@@ -140,7 +140,7 @@ func (d *Daemon) admissible(ctx context.Context, c api.Caller, s engine.Spec) er
 				Hint: "Wait until some have run, or cancel some."}
 			return
 		}
-		if perr := scheduler.Possible(d.snapshotOfBox(), s.Request); perr != nil {
+		if perr := scheduler.Possible(d.heldSnapshot(), s.Request); perr != nil {
 			err = invalid(perr)
 			return
 		}
@@ -154,13 +154,6 @@ func (d *Daemon) admissible(ctx context.Context, c api.Caller, s engine.Spec) er
 		return derr
 	}
 	return err
-}
-
-// snapshotOfBox is the snapshot without jobs: what the box could give at best.
-func (d *Daemon) snapshotOfBox() scheduler.Snapshot {
-	s := scheduler.Snapshot{HostCPUs: d.o.System.CPUs, HostMemory: d.o.System.Memory}
-	s.Devices, s.DevicesKnown = d.schedulable()
-	return s
 }
 
 // userReady asks the owner's agent whether this user can run anything, and whether the image is there. An image that a

@@ -279,4 +279,3 @@ func (b *bench) until(s agentrpc.ContainerSpec, text string) {
 	}
 	b.Fatalf("output never had %q: %q", text, all)
 }
-

@@ -314,7 +314,7 @@ func TestE2EStartCost(t *testing.T) {
 
 		mark += "-bare"
 		began = time.Now()
-		cmd := exec.Command("podman", "run", "--rm", "--init", "--network", "host", "-v", b.dir+":"+b.dir, testImage, "touch", mark)
+		cmd := exec.Command("podman", "--runtime", b.hello.Runtime.OCIRuntime, "run", "--rm", "--init", "--network", "host", "-v", b.dir+":"+b.dir, testImage, "touch", mark)
 		cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)

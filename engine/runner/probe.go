@@ -132,8 +132,9 @@ func (a *Agent) describe(info *agentrpc.RuntimeInfo, h *define.Info) {
 	if h.Host.OCIRuntime != nil {
 		info.OCIRuntime = h.Host.OCIRuntime.Name
 	}
-	if _, err := lookPath("runc"); err == nil && info.OCIRuntime == "crun" && a.host.hybridCgroup {
-		info.OCIRuntime = "runc" // crun refuses a hybrid hierarchy; the spec names runc
+	if info.OCIRuntime == "crun" && a.host.hybridCgroup {
+		info.Problem = &agentrpc.Problem{Code: "no-runtime", Message: "crun does not start containers on this machine, which mounts both cgroup v1 and v2",
+			Fix: "sudo apt-get install runc"}
 	}
 	if info.OCIRuntime == "" {
 		info.Problem = &agentrpc.Problem{Code: "no-runtime", Message: "Podman has no OCI runtime to start containers with",
@@ -222,8 +223,8 @@ type hostFacts struct {
 
 func readHostFacts() hostFacts {
 	h := hostFacts{netHelpers: map[string]bool{}}
-	if _, err := os.Stat("/sys/fs/cgroup/unified"); err == nil {
-		h.hybridCgroup = true
+	if c, err := os.ReadFile("/sys/fs/cgroup/unified/cgroup.controllers"); err == nil {
+		h.hybridCgroup = strings.TrimSpace(string(c)) != "" // what crun refuses
 	}
 	if _, err := os.Stat("/sys/fs/selinux/enforce"); err == nil {
 		h.selinux = true

@@ -113,10 +113,11 @@ func newAgent(ctx context.Context, o Options, user account.Account) (*Agent, err
 	if err != nil {
 		return nil, err
 	}
+	host := readHostFacts()
+	podman := &service{ctx: ctx, user: user, socket: socket, output: filepath.Join(o.StateDir, "podman-service.log"), log: o.Log,
+		preferRunc: host.hybridCgroup}
 	return &Agent{
-		o: o, user: user, log: o.Log, ctx: ctx,
-		podman:     &service{ctx: ctx, user: user, socket: socket, output: filepath.Join(o.StateDir, "podman-service.log"), log: o.Log},
-		host:       readHostFacts(),
+		o: o, user: user, log: o.Log, ctx: ctx, podman: podman, host: host,
 		slots:      make(chan struct{}, parallelStarts),
 		lastActive: time.Now(),
 		watched:    map[string]*watch{},

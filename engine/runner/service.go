@@ -42,6 +42,8 @@ type service struct {
 	socket string
 	output string
 	log    *slog.Logger
+	// preferRunc is set where crun, the usual default, refuses the machine's cgroups.
+	preferRunc bool
 
 	mu       sync.Mutex // serialises starting
 	conn     context.Context
@@ -155,7 +157,11 @@ func (s *service) spawn() (<-chan struct{}, error) {
 		return nil, err
 	}
 	defer out.Close()
-	cmd := s.command("system", "service", "--time", serviceIdle, "unix://"+s.socket)
+	args := []string{"system", "service", "--time", serviceIdle, "unix://" + s.socket}
+	if _, err := lookPath("runc"); err == nil && s.preferRunc {
+		args = append([]string{"--runtime", "runc"}, args...)
+	}
+	cmd := s.command(args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {

@@ -65,9 +65,6 @@ func buildSpec(p plan) (*specgen.SpecGenerator, []string) {
 		// Without it the lab's group-readable directories are closed to the job.
 		s.Annotations["run.oci.keep_original_groups"] = "1"
 	}
-	if p.host.hybridCgroup && p.runtime.OCIRuntime == "runc" {
-		s.OCIRuntime = "runc"
-	}
 	if p.host.selinux {
 		// Relabelling a home directory would take it from everybody else.
 		s.SelinuxOpts = []string{"disable"}

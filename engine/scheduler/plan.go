@@ -42,10 +42,19 @@ type planner struct {
 	// gpu and plain keep the place of the first blocked job with and without a GPU.
 	gpu, plain *reservation
 	depth      int // GPU jobs tried behind gpu
+	// refused remembers who was in the way of which size, until something starts: queues are full of the same.
+	refused map[size]*reservation
+}
+
+// size is what decides whether a job gets past a reservation.
+type size struct {
+	request engine.Request
+	limit   time.Duration
 }
 
 func newPlanner(s *Snapshot, p Policy, now time.Time) *planner {
-	pl := &planner{s: s, p: p, now: now, bare: newCapacity(*s, p), box: newCapacity(*s, p)}
+	pl := &planner{s: s, p: p, now: now, bare: newCapacity(*s, p), box: newCapacity(*s, p),
+		refused: map[size]*reservation{}}
 	for i := range s.Held {
 		h := &s.Held[i]
 		cl := pl.box.claimOf(h.Allocation, h.Actual)
@@ -109,6 +118,9 @@ func (pl *planner) decide(j *Pending) (claim, engine.Reason, bool) {
 
 // backfill finds a place that keeps to the reservations.
 func (pl *planner) backfill(j *Pending) (claim, engine.Reason, bool) {
+	if rv := pl.refused[size{j.Request, j.TimeLimit}]; rv != nil {
+		return claim{}, pl.behind(rv), false
+	}
 	var avoid []bool
 	if pl.gpu != nil {
 		avoid = pl.gpu.place
@@ -125,6 +137,7 @@ func (pl *planner) backfill(j *Pending) (claim, engine.Reason, bool) {
 		return true
 	})
 	if !ok {
+		pl.refused[size{j.Request, j.TimeLimit}] = blocker
 		return claim{}, pl.behind(blocker), false
 	}
 	return cl, engine.Reason{}, true
@@ -145,6 +158,7 @@ func (pl *planner) endOf(j *Pending) time.Time {
 func (pl *planner) start(j *Pending, cl claim) {
 	end := pl.endOf(j)
 	pl.box.add(cl)
+	clear(pl.refused)
 	pl.spans = append(pl.spans, span{end, cl})
 	for _, rv := range []*reservation{pl.gpu, pl.plain} {
 		if rv != nil {

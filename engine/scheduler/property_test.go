@@ -263,10 +263,6 @@ func TestNoneOfTheSameSizePasses(t *testing.T) {
 			w.Pending[i].Request, w.Pending[i].TimeLimit = w.Pending[k].Request, w.Pending[k].TimeLimit
 		}
 		p := Compute(w.Snapshot, w.policy, w.now)
-		type size struct {
-			r     engine.Request
-			limit time.Duration
-		}
 		waits := map[size]engine.JobID{}
 		for _, id := range p.Order {
 			j := w.Pending[slices.IndexFunc(w.Pending, func(j Pending) bool { return j.Job == id })]

@@ -187,6 +187,16 @@ func (p *person) show(id engine.JobID) api.JobDetail {
 	return resp.Job
 }
 
+func (p *person) list() []api.Job {
+	p.t.Helper()
+	var resp struct{ Jobs []api.Job }
+	out := p.gputop("ls", "--json")
+	if err := json.Unmarshal([]byte(out), &resp); err != nil {
+		p.t.Fatalf("ls: %v: %s", err, out)
+	}
+	return resp.Jobs
+}
+
 // until waits for a job to be what f wants.
 func (p *person) until(id engine.JobID, what string, f func(api.JobDetail) bool) api.JobDetail {
 	p.t.Helper()
