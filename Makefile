@@ -10,7 +10,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GOBUILD := go build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION)'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test test-unit test-e2e bench lint clean clean-demo need-go
+.PHONY: help setup build run test test-unit test-e2e bench lint clean clean-test clean-demo need-go
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -43,15 +43,20 @@ test-unit: need-go ## the tests that need neither root nor Podman
 
 # The packages are found by their build tag; none is an error, so that a lost tag cannot pass for a green run.
 E2E = $(shell grep -rlE --include='*_test.go' '^//go:build .*\be2e\b' . | xargs -r -n1 dirname | sort -u)
-test-e2e: build ## the tests against real rootless Podman (as root, under a test account)
+# They make accounts. An ordinary user builds them and has sudo run them.
+AS_ROOT = $(if $(filter 0,$(shell id -u)),,-exec 'sudo -E')
+test-e2e: build ## the tests against real rootless Podman, under test accounts (with sudo)
 	@test -n "$(E2E)" || { echo "no end-to-end test was found" >&2; exit 1; }
-	go test -tags=$(TAGS),e2e -count=1 -p 1 -timeout 30m $(TESTFLAGS) $(E2E)
+	go test -tags=$(TAGS),e2e -count=1 -p 1 -timeout 30m $(AS_ROOT) $(TESTFLAGS) $(E2E)
 
 bench: build ## times of whole commands, beside the disk's and Slurm's where installed
 	go run ./test/bench
 
 lint: need-go ## gofmt, go vet, staticcheck; shellcheck where installed
 	@scripts/lint $(TAGS)
+
+clean-test: ## remove the test accounts (as root)
+	@for a in gputop-test-a gputop-test-b; do scripts/test-account --remove $$a; done
 
 clean: ## remove what was built
 	rm -rf bin dist

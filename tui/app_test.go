@@ -330,3 +330,20 @@ func BenchmarkUpdateView(b *testing.B) {
 		}
 	})
 }
+
+func TestBarNeverLeavesItsCells(t *testing.T) {
+	s := newStyles(true, true)
+	for _, c := range []struct {
+		used, promised float64
+		want           string
+	}{
+		{0, 0, ".........."}, {0.001, 0, "#........."}, {0.5, 0.25, "#####+++.."}, {1, 0, "##########"},
+		{0.96, 0.2, "##########"}, {0.7, 0.9, "#######+++"}, {3, 1, "##########"}, {0.94, 0.02, "#########+"},
+	} {
+		r := row{s: s}
+		r.bar(10, part{glyph: "."}, part{glyph: "#", share: c.used}, part{glyph: "+", share: c.promised})
+		if got := r.b.String(); got != c.want || r.used != 10 {
+			t.Errorf("bar of %v and %v: %q in %d cells, want %q", c.used, c.promised, got, r.used, c.want)
+		}
+	}
+}

@@ -70,8 +70,8 @@ func start(t *testing.T, client *tuitest.Client, w, h int) *terminal {
 		cancel()
 		slave.Close()
 		master.Close()
+		_ = x.screen.InputPipe().(io.Closer).Close() // Close of the emulator itself races with its Read
 		<-read
-		x.screen.Close()
 		<-answered
 	})
 	return x

@@ -3,8 +3,10 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"gputop/cdi"
 	"gputop/engine"
 	"gputop/engine/agentrpc"
 )
@@ -12,6 +14,7 @@ import (
 // adoptAll takes up what an earlier daemon left: attempts under way are looked for by their stored names, never by
 // labels, which anybody can set.
 func (d *Daemon) adoptAll() {
+	d.sweepLeases()
 	for _, a := range d.state.sortedAttempts() {
 		e := d.state.jobs[a.ID.Job]
 		if e != nil && a.Allocation.State.Holds() {
@@ -25,6 +28,37 @@ func (d *Daemon) adoptAll() {
 			}
 		}
 		e.view = d.view(e)
+	}
+}
+
+// sweepLeases removes leases of ours whose attempt holds nothing any more: a crash between the steps of a release leaves
+// them. Leases of other daemons, whose instance is another, are left alone.
+func (d *Daemon) sweepLeases() {
+	dir := d.o.LeaseDir
+	if dir == "" {
+		return
+	}
+	if err := cdi.Sweep(dir); err != nil {
+		d.log.Warn("half-written leases not removed", "dir", dir, "err", err)
+	}
+	names, err := cdi.ListLeases(dir)
+	if err != nil {
+		d.log.Warn("leases not listed", "dir", dir, "err", err)
+		return
+	}
+	ours := d.store.Instance() + "-"
+	held := map[string]bool{}
+	for _, a := range d.state.attempts {
+		if a.Allocation.State.Holds() {
+			held[a.ID.LeaseName(d.store.Instance())] = true
+		}
+	}
+	for _, n := range names {
+		if strings.HasPrefix(n, ours) && !held[n] {
+			if err := cdi.RemoveLease(dir, n); err != nil {
+				d.log.Error("orphaned lease not removed", "lease", n, "err", err)
+			}
+		}
 	}
 }
 

@@ -70,6 +70,7 @@ type Daemon struct {
 	log   *slog.Logger
 	calls chan func()
 	stop  chan struct{} // closed when the loop has ended
+	seen  chan struct{} // closed at the first sample
 	work  sync.WaitGroup
 	// runCtx is done when Run ends; what works for the daemon as a whole works under it.
 	runCtx context.Context
@@ -97,7 +98,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load ended jobs: %w", err)
 	}
-	d := &Daemon{o: o, store: o.Store, log: o.Log, calls: make(chan func(), 256), stop: make(chan struct{}),
+	d := &Daemon{o: o, store: o.Store, log: o.Log, calls: make(chan func(), 256), stop: make(chan struct{}), seen: make(chan struct{}),
 		state: newState(live, ended), hub: newHub()}
 	d.runCtx, d.end = context.WithCancel(context.WithoutCancel(ctx))
 	d.agents = newAgents(d)

@@ -24,7 +24,9 @@ func (d *Daemon) TakeSample(s engine.Sample) {
 func (d *Daemon) takeSample(s engine.Sample) {
 	st := d.state
 	st.sample, st.sampleBoot, st.stale = s, d.o.System.Boottime(), false
-	st.samples++
+	if st.samples++; st.samples == 1 {
+		close(d.seen)
+	}
 	byNamespace := map[uint64]engine.AttemptID{}
 	byPID := map[int]engine.AttemptID{}
 	for id, a := range st.attempts {

@@ -17,6 +17,9 @@ import (
 	"gputop/profiles"
 )
 
+// seenPatience is how long a submit waits for the first sample of the GPUs.
+const seenPatience = 10 * time.Second
+
 // submitPatience is how long a submit waits for the first word of the owner's agent.
 const submitPatience = 20 * time.Second
 
@@ -87,6 +90,10 @@ func (d *Daemon) complete(c api.Caller, s engine.Spec) (engine.Spec, error) {
 	if s.Class == 0 {
 		s.Class = p.Class
 	}
+	if s.Class == engine.Critical && !c.Admin {
+		return s, &api.Error{Code: api.CodeForbidden, Message: "class critical is for admins",
+			Hint: "Use --class high for work that cannot wait."}
+	}
 	if s.TimeLimit == 0 {
 		s.TimeLimit = p.TimeLimit
 	}
@@ -134,6 +141,15 @@ func invalid(err error) error { return &api.Error{Code: api.CodeInvalid, Message
 // touched.
 func (d *Daemon) admissible(ctx context.Context, c api.Caller, s engine.Spec) error {
 	var err error
+	if s.Request.WantsGPU() {
+		// A daemon that has just started has not seen the cards yet: a moment's wait is kinder than a refusal.
+		select {
+		case <-d.seen:
+		case <-time.After(seenPatience):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	derr := d.do(ctx, func() {
 		if n := d.state.pending[c.UID]; n >= d.o.Policy.MaxPending {
 			err = &api.Error{Code: api.CodeTooMany, Message: fmt.Sprintf("you have %d jobs waiting, the most allowed is %d", n, d.o.Policy.MaxPending),

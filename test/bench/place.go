@@ -117,6 +117,7 @@ func (p *place) serve(name string, env []string, argv ...string) (*service, erro
 	defer log.Close()
 	s := &service{cmd: p.command(context.Background(), env, argv...), log: log.Name(), ended: make(chan struct{})}
 	s.cmd.Stdout, s.cmd.Stderr = log, log
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // ctrl-C is for the bench, which then ends it in order
 	if err := s.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}

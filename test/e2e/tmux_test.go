@@ -39,8 +39,11 @@ func (v *terminal) tmux(args ...string) string {
 	return string(out)
 }
 
-func (v *terminal) keys(keys ...string) { v.p.t.Helper(); v.tmux(append([]string{"send-keys"}, keys...)...) }
-func (v *terminal) screen() string      { v.p.t.Helper(); return v.tmux("capture-pane", "-p") }
+func (v *terminal) keys(keys ...string) {
+	v.p.t.Helper()
+	v.tmux(append([]string{"send-keys"}, keys...)...)
+}
+func (v *terminal) screen() string { v.p.t.Helper(); return v.tmux("capture-pane", "-p") }
 
 func (v *terminal) shows(what ...string) {
 	v.p.t.Helper()
