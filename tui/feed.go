@@ -30,7 +30,8 @@ func newFeed(ctx context.Context) *feed {
 	return &feed{ctx: ctx, cancel: cancel, more: make(chan struct{}, 1), taken: make(chan struct{}, 1)}
 }
 
-func signal1(c chan struct{}) {
+// nudge wakes whoever waits on c, once.
+func nudge(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -44,7 +45,7 @@ func (f *feed) Write(b []byte) (int, error) {
 		if len(f.buf) < feedBytes {
 			f.buf = append(f.buf, b...)
 			f.mu.Unlock()
-			signal1(f.more)
+			nudge(f.more)
 			return len(b), nil
 		}
 		f.mu.Unlock()
@@ -67,7 +68,7 @@ func (f *feed) take() ([]byte, bool) {
 	defer f.mu.Unlock()
 	b := f.buf
 	f.buf = nil
-	signal1(f.taken)
+	nudge(f.taken)
 	return b, true
 }
 

@@ -47,7 +47,7 @@ func (e *env) openLogs(j *api.Job) tea.Cmd {
 		if errors.Is(err, context.Canceled) {
 			err = nil
 		}
-		signal1(f.more)
+		nudge(f.more)
 		return logEndedMsg{request: n, err: err}
 	}))
 }

@@ -53,7 +53,7 @@ func start(t *testing.T, client *tuitest.Client, w, h int) *terminal {
 			}
 			_, _ = x.screen.Write(buf[:n])
 			x.bytes += n
-			signal1(x.drawn)
+			nudge(x.drawn)
 		}
 	}()
 	go func() { // what the terminal answers to questions

@@ -154,9 +154,9 @@ func (f *submitForm) send() tea.Cmd {
 		return nil
 	}
 	f.sending, f.request = true, f.env.request()
-	d, n, make, submit := f.drafted(), f.request, f.o.Draft, f.o.Client.Submit
+	d, n, build, submit := f.drafted(), f.request, f.o.Draft, f.o.Client.Submit
 	return f.calls.do(func(ctx context.Context) tea.Msg {
-		spec, err := make(d)
+		spec, err := build(d)
 		if err != nil {
 			return submittedMsg{request: n, err: err}
 		}

@@ -1,6 +1,6 @@
 //go:build tuidemo
 
-// Tuidemo shows the terminal interface with made-up machines and jobs, to look at it. Build it with -tags tuidemo.
+// Command tuidemo shows the terminal interface with made-up machines and jobs, to look at it. Build it with -tags tuidemo.
 // It talks to no daemon.
 package main
 
