@@ -62,6 +62,8 @@ type Job struct {
 	Submitted time.Time `json:"submitted"`
 	// Queued is when it last entered the queue; preemption keeps it, so that a job comes back at its old place.
 	Queued time.Time `json:"queued"`
+	// Started is when the program of its newest attempt began; zero before.
+	Started time.Time `json:"started,omitzero"`
 	// Ended is when it reached a final state.
 	Ended time.Time `json:"ended,omitzero"`
 	// Prepared says that its image and mounts were found good; cleared when they have to be looked at again.

@@ -126,7 +126,7 @@ func (a *attempt) adopted(ctx context.Context, c agentrpc.Container) error {
 			ch.attempt.Started = c.StartedAt
 			ch.attempt.StartedBoot = a.d.o.System.Boottime() - ch.now.Sub(c.StartedAt).Nanoseconds()
 		}
-		ch.attempt.Allocation.State = engine.Active
+		ch.attempt.Allocation.State, ch.job.Started = engine.Active, ch.attempt.Started
 		ch.event("adopted", "the daemon found it running and took it over")
 		if ch.job.State == engine.Starting {
 			return ch.move(engine.EvStarted)

@@ -171,7 +171,7 @@ func (a *attempt) initialized(ctx context.Context, c agentrpc.Container) error {
 func (a *attempt) started(ctx context.Context) error {
 	return a.save(ctx, func(ch *change) error {
 		ch.attempt.Started, ch.attempt.StartedBoot = ch.now, a.d.o.System.Boottime()
-		ch.attempt.Allocation.State = engine.Active
+		ch.attempt.Allocation.State, ch.job.Started = engine.Active, ch.now
 		ch.event("started", fmt.Sprintf("attempt %d, process %d", a.id.Number, ch.attempt.PID))
 		if ch.job.State == engine.Stopping {
 			return nil // told to stop meanwhile: watch sends the signal

@@ -30,7 +30,7 @@ func (a *attempt) finish(ctx context.Context, end engine.Ending) error {
 		if c.job.State.Final() {
 			c.job.Ended = c.now
 		} else {
-			c.job.NotBefore, c.job.StopReason, c.job.ExitCode = v.NotBefore, "", nil
+			c.job.NotBefore, c.job.StopReason, c.job.ExitCode, c.job.Started = v.NotBefore, "", nil, time.Time{}
 			if !v.Preempted {
 				c.job.Prepared = false // the image or a directory may be what was wrong
 			}

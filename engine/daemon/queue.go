@@ -148,7 +148,7 @@ func (d *Daemon) applyStart(s scheduler.Start) {
 		if err := c.move(engine.EvGrant); err != nil {
 			return err
 		}
-		c.job.Attempts = number
+		c.job.Attempts, c.job.Started = number, time.Time{}
 		c.job.StopReason, c.job.Message = "", ""
 		c.attempt = &engine.Attempt{ID: id, Container: id.ContainerName(d.store.Instance()),
 			BootID: d.o.System.BootID, Allocation: alloc, Granted: c.now}

@@ -16,7 +16,7 @@ func jobView(j *engine.Job) *api.Job {
 	return &api.Job{
 		ID: j.ID, Name: j.Spec.Name, Owner: j.Owner.Name, UID: j.Owner.UID, Class: j.Spec.Class, State: j.State, Held: j.Held,
 		Request: j.Spec.Request, TimeLimit: j.Spec.TimeLimit,
-		Submitted: j.Submitted, Ended: j.Ended, Attempt: j.Attempts, Preemptions: j.Preemptions, StopReason: j.StopReason,
+		Submitted: j.Submitted, Started: j.Started, Ended: j.Ended, Attempt: j.Attempts, Preemptions: j.Preemptions, StopReason: j.StopReason,
 		ExitCode: j.ExitCode, Message: j.Message, Command: commandLine(j.Spec.Command),
 	}
 }
@@ -30,7 +30,6 @@ func (d *Daemon) view(e *entry) *api.Job {
 		v.Progress = e.progress
 	}
 	if a := d.state.newest(j); a != nil && !j.State.Queued() {
-		v.Started = a.Started
 		if a.Allocation.State.Holds() {
 			v.Grants = d.grants(a.Allocation.Grants)
 			v.GPUMemoryUsed = d.memoryUsed(a.ID)
