@@ -83,13 +83,6 @@ func (a *agents) get(ctx context.Context, u engine.User) (*link, error) {
 	}
 }
 
-// connected returns the user's link if there is one.
-func (a *agents) connected(uid uint32) *link {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.links[uid]
-}
-
 func (a *agents) startLocked(u engine.User) {
 	now := a.d.o.System.Now()
 	if last, ok := a.started[u.UID]; ok && now.Sub(last) < agentPatience {

@@ -38,7 +38,6 @@ type box struct {
 	d      *Daemon
 	cancel context.CancelFunc
 	done   sync.WaitGroup
-	seq    uint64
 }
 
 func newBox(t *testing.T, cards int) *box {

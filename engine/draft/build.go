@@ -150,6 +150,9 @@ func readScalars(p *problems, f Fields, s *engine.Spec) {
 	if f.TimeLimit != "" {
 		s.TimeLimit, err = engine.ParseDuration(f.TimeLimit)
 		p.add("time-limit", err)
+		if s.TimeLimit > engine.MaxTimeLimit {
+			p.addf("time-limit", "%s is more than the %d days allowed", f.TimeLimit, int(engine.MaxTimeLimit.Hours()/24))
+		}
 	}
 	if f.Retries != "" {
 		if s.Retries, err = strconv.Atoi(strings.TrimSpace(f.Retries)); err != nil {

@@ -116,7 +116,7 @@ func TestBadInput(t *testing.T) {
 		{"class", Fields{Class: "urgent"}, "class", "want critical, high, medium or low"},
 		{"time 0", Fields{TimeLimit: "0s"}, "time-limit", "more than zero"},
 		{"time negative", Fields{TimeLimit: "-1h"}, "time-limit", "more than zero"},
-		{"time absurd", Fields{TimeLimit: "9999d"}, "time-limit", "more than the 366 days"},
+		{"time absurd", Fields{TimeLimit: "9999d"}, "time-limit", "9999d is more than the 366 days allowed"},
 		{"time word", Fields{TimeLimit: "soon"}, "time-limit", "write it as 30m"},
 		{"cpus NaN", Fields{CPUs: "NaN"}, "cpus", "want a number of cores"},
 		{"cpus 0", Fields{CPUs: "0"}, "cpus", "want a number of cores"},

@@ -66,6 +66,10 @@ func setUp(m *testing.M) (int, error) {
 	if err := os.Chmod(bin, 0o755); err != nil {
 		return 1, err
 	}
+	// Programs are looked up with our own path, not with the account's.
+	if err := os.Setenv("PATH", bin+":"+os.Getenv("PATH")); err != nil {
+		return 1, err
+	}
 	for _, name := range []string{"gputop", "gputopd", "simload"} {
 		b, err := os.ReadFile(filepath.Join(root, "bin", name))
 		if err != nil {

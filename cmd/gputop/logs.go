@@ -1,0 +1,50 @@
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"gputop/engine/api"
+	"gputop/engine/termsafe"
+)
+
+func (c *cli) logsCommand() *cobra.Command {
+	var o api.LogOptions
+	cmd := &cobra.Command{
+		Use:   "logs JOB",
+		Short: "A job's output",
+		Long: "Print what a job wrote to standard output and standard error. On a terminal, sequences that would change the\n" +
+			"terminal itself are left out; into a file or a pipe the bytes go as they are.",
+		Example:           "  gputop logs 42\n  gputop logs -f 42\n  gputop logs --tail 20 42\n  gputop logs --attempt 1 42 > first.log",
+		Args:              usageArgs(cobra.ExactArgs(1)),
+		ValidArgsFunction: c.completeJobs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ids, err := jobIDs(args)
+			if err != nil {
+				return err
+			}
+			if o.Attempt < 0 || o.Tail < 0 {
+				return usagef("--attempt and --tail want a number above 0")
+			}
+			client, err := c.open(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer client.Close()
+			var w io.Writer = c.out
+			if isTerminal(c.out) {
+				w = termsafe.NewWriter(c.out)
+			}
+			err = client.Logs(cmd.Context(), ids[0], o, w)
+			if err != nil && cmd.Context().Err() != nil {
+				return &codeError{code: exitCancelled} // the user has seen enough
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "go on until the job has ended")
+	cmd.Flags().IntVar(&o.Attempt, "attempt", 0, "of this attempt, counted from 1 (default the newest)")
+	cmd.Flags().IntVar(&o.Tail, "tail", 0, "only the last lines (default all)")
+	return cmd
+}

@@ -1,0 +1,170 @@
+// Command gputop shows the GPUs, the queue and the running jobs of a machine, and submits, reads and stops jobs. It is a
+// client of the daemon alone: it must not link NVML, Podman or a database.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"gputop/cmd/gputop/internal/connect"
+	"gputop/engine"
+	"gputop/engine/api"
+	"gputop/engine/termsafe"
+)
+
+// version is set by the build.
+var version = "dev"
+
+// cli is what the commands share.
+type cli struct {
+	in       io.Reader
+	out, err io.Writer
+	now      func() time.Time
+
+	socket, simulate string
+	json             bool
+}
+
+func main() { os.Exit(run()) }
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	c := &cli{in: os.Stdin, out: os.Stdout, err: os.Stderr, now: time.Now}
+	err := c.command().ExecuteContext(ctx)
+	if err == nil || errors.Is(err, syscall.EPIPE) {
+		return exitOK
+	}
+	if text := err.Error(); text != "" {
+		fmt.Fprintf(c.err, "gputop: %s\n", termsafe.Text(text))
+	}
+	return exitCode(err)
+}
+
+func (c *cli) command() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "gputop",
+		Short: "See and share the GPUs of this machine",
+		Long: "gputop shows every GPU, process and job of this machine live, and queues jobs that run in rootless containers.\n" +
+			"Without a command it opens the screen; without a terminal it prints one snapshot.",
+		Example:       "  gputop                                  the screen; s submits, ? helps\n  gputop submit -- python train.py        queue a job with one GPU\n  gputop ls                               the queue",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			s := fmt.Sprintf("unknown command %q", args[0])
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				s += "; did you mean " + strings.Join(near, " or ") + "?"
+			}
+			return usagef("%s\nSee gputop help", s)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.top(cmd.Context(), !terminals()) },
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%v\nSee %s --help", err, cmd.CommandPath())
+	})
+	root.PersistentFlags().StringVar(&c.socket, "socket", "", "talk to the daemon on this socket (default $GPUTOP_SOCKET, else found)")
+	root.PersistentFlags().StringVar(&c.simulate, "simulate", "", "start a personal daemon with simulated GPUs, for example a100-40gb:4 (default $GPUTOP_SIMULATE)")
+	root.SetOut(c.out)
+	root.SetErr(c.err)
+	root.AddCommand(c.submitCommand(), c.lsCommand(), c.showCommand(), c.logsCommand(), c.cancelCommand(), c.preemptCommand(),
+		c.waitCommand(), c.execCommand(), c.topCommand(), c.versionCommand(), exitCodesTopic())
+	return root
+}
+
+// open finds the daemon, and starts a personal one if there is none.
+func (c *cli) open(ctx context.Context) (*api.Client, error) {
+	return connect.Open(ctx, connect.Options{Socket: c.socket, Simulate: c.simulate})
+}
+
+// requestTime bounds requests that answer at once.
+const requestTime = 30 * time.Second
+
+// ask opens the daemon and calls f with a bounded time.
+func (c *cli) ask(ctx context.Context, f func(context.Context, *api.Client) error) error {
+	client, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	if err := f(ctx, client); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return &connect.Error{Message: fmt.Sprintf("the daemon did not answer within %v", requestTime)}
+		}
+		return err
+	}
+	return nil
+}
+
+func (c *cli) jsonFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&c.json, "json", false, "print JSON, with the field \"version\": 1")
+}
+
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return usagef("%v\nUsage: %s", err, cmd.UseLine())
+		}
+		return nil
+	}
+}
+
+// jobIDs reads the ids on a command line; all of them, before anything is done.
+func jobIDs(args []string) ([]engine.JobID, error) {
+	ids := make([]engine.JobID, len(args))
+	for i, a := range args {
+		id, err := engine.ParseJobID(a)
+		if err != nil {
+			return nil, usagef("%v", err)
+		}
+		ids[i] = id
+	}
+	return ids, nil
+}
+
+// completeJobs offers the ids of the caller's jobs to the shell. It never starts a daemon.
+func (c *cli) completeJobs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	client, err := connect.Open(cmd.Context(), connect.Options{Socket: c.socket, NoStart: true})
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
+	defer cancel()
+	jobs, err := client.List(ctx, false, 100)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	for _, j := range jobs {
+		if j.Mine {
+			out = append(out, j.ID.String()+"\t"+termsafe.Line(j.Name))
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+func isTerminal(f any) bool {
+	file, ok := f.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+func terminals() bool { return isTerminal(os.Stdin) && isTerminal(os.Stdout) }

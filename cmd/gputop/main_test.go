@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"gputop/engine"
+	"gputop/engine/api"
+	"gputop/engine/draft"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"gputop": func() { os.Exit(run()) }})
+}
+
+// TestScripts runs testdata/*.txtar against a server on a real socket with a box of the test's own behind it.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			dir, err := os.MkdirTemp("", "gt") // the script's own directory is too long for a socket
+			if err != nil {
+				return err
+			}
+			socket := filepath.Join(dir, "s")
+			l, err := api.ListenUnix(socket, 0o600)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error, 1)
+			s := api.NewServer(newBox(), api.ServerOptions{SubIDFile: filepath.Join(dir, "subuid"), Resolve: func(uid uint32) (engine.User, []uint32, error) {
+				return engine.User{UID: uid, Name: "alice"}, nil, nil
+			}})
+			go func() { done <- s.Serve(ctx, l) }()
+			e.Defer(func() {
+				cancel()
+				if err := <-done; err != nil {
+					t.Errorf("serve: %v", err)
+				}
+				os.RemoveAll(dir)
+			})
+			e.Setenv("GPUTOP_SOCKET", socket)
+			e.Setenv("TZ", "UTC")
+			e.Setenv("ESC", "\x1b[31m")
+			e.Setenv("HOME", e.WorkDir)
+			return nil
+		},
+		Cmds:          map[string]func(*testscript.TestScript, bool, []string){"status": status},
+		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+	})
+}
+
+// status runs a command and wants exactly this exit code: status CODE COMMAND ARG...
+func status(ts *testscript.TestScript, _ bool, args []string) {
+	err := ts.Exec(args[1], args[2:]...)
+	var exit *exec.ExitError
+	got := 0
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	}
+	if fmt.Sprint(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s (%v)", got, args[0], err)
+	}
+}
+
+// box is a daemon with a few jobs in every state that matters. Submitted jobs only queue.
+type box struct {
+	mu   sync.Mutex
+	jobs []api.Job
+	last engine.Spec
+}
+
+func ref[T any](v T) *T { return &v }
+
+func newBox() *box {
+	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
+	job := func(id int64, name string, s engine.JobState) api.Job {
+		return api.Job{ID: engine.JobID(id), Name: name, Owner: "alice", Mine: true, Class: engine.Medium, State: s,
+			Request: engine.Request{GPUs: 1}, TimeLimit: 24 * time.Hour, Submitted: at}
+	}
+	running, waiting, foreign := job(1, "train.py", engine.Running), job(2, "wide.py", engine.Pending), job(3, "other", engine.Running)
+	running.Started, running.Grants = at.Add(time.Minute), []api.Grant{{Device: "GPU-a", Index: 0, Whole: true}}
+	waiting.Request, waiting.Class = engine.Request{GPUs: 2}, engine.High
+	waiting.Reason = &engine.Reason{Code: engine.WaitingForDevice, Needed: 2, Free: 1}
+	foreign.Owner, foreign.Mine, foreign.Name = "bob", false, "evil\x1b]0;title\x07\nname"
+	foreign.Request = engine.Request{GPUMemory: 12 * engine.GiB}
+	b := &box{jobs: []api.Job{running, waiting, foreign}}
+	for i, s := range []engine.JobState{engine.Succeeded, engine.Failed, engine.Cancelled, engine.TimedOut, engine.Lost} {
+		j := job(int64(i+4), string(s), s)
+		j.Started, j.Ended = at, at.Add(90*time.Minute)
+		b.jobs = append(b.jobs, j)
+	}
+	b.jobs[4].ExitCode = ref(3)
+	b.jobs[7].Message = "the machine was switched off"
+	return b
+}
+
+func (b *box) find(c api.Caller, id engine.JobID) (*api.Job, error) {
+	for i := range b.jobs {
+		if b.jobs[i].ID == id {
+			return &b.jobs[i], nil
+		}
+	}
+	return nil, &api.Error{Code: api.CodeNotFound, Message: fmt.Sprintf("there is no job %s", id)}
+}
+
+func (b *box) Info(c api.Caller) api.Info {
+	return api.Info{API: api.Version, Version: "test", Mode: "shared", Host: "lab", Caller: c.User,
+		Defaults: api.Defaults{Profile: "host-env", Class: engine.Medium, GPUs: 1, TimeLimit: 24 * time.Hour}}
+}
+
+func (b *box) GPUs(c api.Caller) api.GPUs {
+	g := api.GPU{GPU: engine.GPU{UUID: "GPU-a", Model: "NVIDIA A100-SXM4-40GB", MemoryTotal: ref(40 * engine.GiB), MemoryUsed: ref(12 * engine.GiB),
+		SM: ref(0.85), Temperature: ref(61), Power: ref(250.4), PowerLimit: ref(400.0), Health: engine.HealthOK}}
+	g.Processes = []api.Process{
+		{GPUProcess: engine.GPUProcess{PID: 10}, Device: "GPU-a", Job: 1, User: "alice"},
+		{GPUProcess: engine.GPUProcess{PID: 11}, Device: "GPU-a", Job: 1, User: "alice"},
+		{GPUProcess: engine.GPUProcess{PID: 12}, Device: "GPU-a", User: "carol"},
+	}
+	lost := api.GPU{GPU: engine.GPU{UUID: "GPU-b", Index: 1, Model: "NVIDIA A100-SXM4-40GB", Health: engine.HealthLost, HealthDetail: "fell off the bus"}}
+	mig := api.GPU{GPU: engine.GPU{UUID: "GPU-c", Index: 2, Model: "NVIDIA A100-SXM4-40GB", MemoryTotal: ref(40 * engine.GiB), Health: engine.HealthOK,
+		MIG: []engine.MIGDevice{{UUID: "MIG-a", Profile: "3g.20gb", MemoryTotal: ref(20 * engine.GiB), MemoryUsed: ref(engine.Bytes(0))}}}}
+	return api.GPUs{Driver: "570.1", Simulated: true, GPUs: []api.GPU{g, lost, mig}}
+}
+
+func (b *box) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err := draft.CheckSpec(r.Spec); err != nil {
+		return api.SubmitResponse{}, &api.Error{Code: api.CodeInvalid, Message: err.Error()}
+	}
+	if r.Spec.Request.GPUs > 4 {
+		return api.SubmitResponse{}, &api.Error{Code: api.CodeInvalid, Message: fmt.Sprintf("%d GPUs are more than the 4 of this machine", r.Spec.Request.GPUs), Hint: "Ask for fewer with --gpus."}
+	}
+	if r.Spec.Name == "full" {
+		return api.SubmitResponse{}, &api.Error{Code: api.CodeUnavailable, Message: "the disk is full", Hint: "Nothing was kept."}
+	}
+	j := api.Job{ID: engine.JobID(len(b.jobs) + 34), Name: r.Spec.Name, Owner: c.Name, Mine: true, Class: r.Spec.Class, State: engine.Pending,
+		Request: r.Spec.Request, TimeLimit: r.Spec.TimeLimit, Submitted: time.Now()}
+	if !r.DryRun {
+		b.last = r.Spec
+		b.jobs = append(b.jobs, j)
+	}
+	return api.SubmitResponse{Job: j, Warnings: []string{"a logout ends your jobs: loginctl enable-linger"}}, nil
+}
+
+func (b *box) List(ctx context.Context, c api.Caller, ended bool, limit int) ([]api.Job, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]api.Job(nil), b.jobs[:min(limit, len(b.jobs))]...), nil
+}
+
+func (b *box) Show(ctx context.Context, c api.Caller, id engine.JobID) (api.JobDetail, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	j, err := b.find(c, id)
+	if err != nil {
+		return api.JobDetail{}, err
+	}
+	d := api.JobDetail{Job: *j, Events: []engine.Event{{Time: j.Submitted, Job: id, Kind: "submitted", Text: "by " + j.Owner}}}
+	if j.Mine {
+		d.Spec = &engine.Spec{Name: j.Name, Command: []string{"python", "train.py", "it's"}, Workdir: "/home/alice", Profile: "host-env", Class: j.Class,
+			Env: map[string]string{"TOKEN": "s3cret"}, Mounts: []engine.Mount{{Source: "/data", Target: "/data", ReadOnly: true}}}
+		if id == engine.JobID(len(b.jobs)+33) {
+			d.Spec = &b.last
+		}
+		d.Attempts = []api.Attempt{{Number: 1, Container: "gputop-x-1-1", ContainerID: "abc", Allocation: engine.Active, DirectEdits: true,
+			Grants: j.Grants, Started: j.Started}}
+	}
+	return d, nil
+}
+
+func (b *box) Stop(ctx context.Context, c api.Caller, id engine.JobID, why engine.StopReason, note string) (api.Job, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	j, err := b.find(c, id)
+	switch {
+	case err != nil:
+		return api.Job{}, err
+	case !j.Mine:
+		return api.Job{}, &api.Error{Code: api.CodeForbidden, Message: fmt.Sprintf("job %s is %s's", id, j.Owner)}
+	case j.State.Final():
+		return api.Job{}, &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s has ended", id)}
+	}
+	if j.State == engine.Running {
+		j.State, j.StopReason = engine.Stopping, why
+	} else {
+		j.State = engine.Cancelled
+	}
+	return *j, nil
+}
+
+func (b *box) Wait(ctx context.Context, c api.Caller, id engine.JobID) (api.Job, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	j, err := b.find(c, id)
+	if err != nil {
+		return api.Job{}, err
+	}
+	return *j, nil
+}
+
+func (b *box) Logs(ctx context.Context, c api.Caller, id engine.JobID, o api.LogOptions, w io.Writer) error {
+	if _, err := b.find(c, id); err != nil {
+		return err
+	}
+	lines := strings.SplitAfter("epoch 1\nepoch 2\nepoch 3\n", "\n")[:3]
+	if o.Tail > 0 {
+		lines = lines[len(lines)-min(o.Tail, len(lines)):]
+	}
+	_, err := fmt.Fprintf(w, "attempt %d follow %t\n%s", o.Attempt, o.Follow, strings.Join(lines, ""))
+	return err
+}
+
+func (b *box) Exec(ctx context.Context, c api.Caller, id engine.JobID) (api.ExecTarget, error) {
+	if id != 1 {
+		return api.ExecTarget{}, &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s does not run", id)}
+	}
+	return api.ExecTarget{ContainerID: "abc", Workdir: "/home/alice", Env: map[string]string{"GPUTOP_JOB_ID": "1", "PATH": "/venv/bin"}}, nil
+}
+
+func (b *box) Watch(ctx context.Context, c api.Caller, send func(api.WatchEvent) error) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (b *box) ServeAgent(ctx context.Context, c api.Caller, conn net.Conn) {}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"gputop/engine"
+	"gputop/engine/api"
+	"gputop/engine/termsafe"
+)
+
+// stopCall is Cancel or Preempt of a client.
+type stopCall func(*api.Client, context.Context, engine.JobID, string) (api.Job, error)
+
+func (c *cli) cancelCommand() *cobra.Command {
+	return c.stopCommand(&cobra.Command{
+		Use:     "cancel JOB...",
+		Short:   "End jobs for good",
+		Long:    "End jobs for good. A running job is told to stop and gets some time to do so. Your own jobs only, unless you are an admin.",
+		Example: "  gputop cancel 42\n  gputop cancel 42 43 44 --reason 'wrong data'",
+	}, "cancelled", (*api.Client).Cancel)
+}
+
+func (c *cli) preemptCommand() *cobra.Command {
+	return c.stopCommand(&cobra.Command{
+		Use:     "preempt JOB...",
+		Short:   "Stop running jobs and put them back in the queue",
+		Long:    "Stop running jobs and put them back in the queue, at their old place. Your own jobs only, unless you are an admin.",
+		Example: "  gputop preempt 42 --reason 'a demo until five'",
+	}, "preempted", (*api.Client).Preempt)
+}
+
+func (c *cli) stopCommand(cmd *cobra.Command, done string, call stopCall) *cobra.Command {
+	var note string
+	cmd.Args = usageArgs(cobra.MinimumNArgs(1))
+	cmd.ValidArgsFunction = c.completeJobs
+	cmd.Flags().StringVar(&note, "reason", "", "a sentence for the job's story")
+	c.jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ids, err := jobIDs(args)
+		if err != nil {
+			return err
+		}
+		return c.ask(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return c.stopAll(ctx, client, ids, note, done, call)
+		})
+	}
+	return cmd
+}
+
+// stopAll goes on after a job that can't be stopped; the first such error decides the exit code.
+func (c *cli) stopAll(ctx context.Context, client *api.Client, ids []engine.JobID, note, done string, call stopCall) error {
+	var jobs []api.Job
+	var first error
+	for _, id := range ids {
+		j, err := call(client, ctx, id, note)
+		if err != nil {
+			if first != nil {
+				fmt.Fprintf(c.err, "gputop: job %s: %s\n", id, termsafe.Text(err.Error()))
+				continue
+			}
+			first = fmt.Errorf("job %s: %w", id, err)
+			continue
+		}
+		jobs = append(jobs, j)
+		if c.json {
+			continue
+		}
+		text := fmt.Sprintf("Job %s %s.\n", id, done)
+		if j.State == engine.Stopping {
+			text = fmt.Sprintf("Job %s is being %s.\n", id, done)
+		}
+		if err := c.write(text); err != nil {
+			return err
+		}
+	}
+	if c.json {
+		return errors.Join(first, c.printJSON(list{1, append([]api.Job{}, jobs...)}))
+	}
+	return first
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gputop/engine"
+	"gputop/engine/api"
+	"gputop/engine/draft"
+	"gputop/engine/termsafe"
+	"gputop/tui"
+)
+
+func (c *cli) topCommand() *cobra.Command {
+	var once bool
+	cmd := &cobra.Command{
+		Use:     "top",
+		Short:   "GPUs, queue and running jobs, live",
+		Example: "  gputop top\n  gputop top --once\n  gputop top --once --json | jq '.gpus.gpus[].memory_used_bytes'",
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.top(cmd.Context(), once || c.json || !terminals())
+		},
+	}
+	cmd.Flags().BoolVar(&once, "once", false, "print one snapshot and end")
+	c.jsonFlag(cmd)
+	return cmd
+}
+
+func (c *cli) top(ctx context.Context, once bool) error {
+	if once {
+		return c.ask(ctx, c.snapshot)
+	}
+	client, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	return tui.Run(ctx, tui.Options{Client: client, Version: version, Draft: func(f draft.Fields) (engine.Spec, error) {
+		ctx, cancel := context.WithTimeout(ctx, requestTime)
+		defer cancel()
+		info, err := client.Info(ctx)
+		if err != nil {
+			return engine.Spec{}, err
+		}
+		return draft.Build(f, draft.Defaults(info.Defaults), callerHere())
+	}})
+}
+
+// snapshot prints the cards and the jobs once.
+func (c *cli) snapshot(ctx context.Context, client *api.Client) error {
+	info, err := client.Info(ctx)
+	if err != nil {
+		return err
+	}
+	gpus, err := client.GPUs(ctx)
+	if err != nil {
+		return err
+	}
+	jobs, err := client.List(ctx, false, everything)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		return c.printJSON(struct {
+			Version int       `json:"version"`
+			Info    api.Info  `json:"info"`
+			GPUs    api.GPUs  `json:"gpus"`
+			Jobs    []api.Job `json:"jobs"`
+		}{1, info, gpus, jobs})
+	}
+	var b strings.Builder
+	head := fmt.Sprintf("%s (%s)", info.Host, info.Mode)
+	if gpus.Driver != "" {
+		head += ", driver " + gpus.Driver
+	}
+	if gpus.Simulated {
+		head += ", SIMULATED GPUs"
+	}
+	if gpus.Stale {
+		head += ", the numbers are old: the sampler does not answer"
+	}
+	fmt.Fprintf(&b, "%s\n\n", termsafe.Line(head))
+	switch {
+	case gpus.Error != "":
+		fmt.Fprintf(&b, "No GPUs: %s\n", termsafe.Text(gpus.Error))
+	case len(gpus.GPUs) == 0:
+		b.WriteString("No GPUs.\n")
+	default:
+		b.WriteString(gpuTable(gpus.GPUs).String())
+	}
+	fmt.Fprintf(&b, "\n%s\n", counts(jobs))
+	if len(jobs) > 0 {
+		fmt.Fprintf(&b, "\n%s", jobTable(jobs, c.now()))
+	}
+	return c.write(b.String())
+}
+
+func counts(jobs []api.Job) string {
+	var active, queued, over int
+	for _, j := range jobs {
+		switch {
+		case j.State.Active():
+			active++
+		case j.State.Queued():
+			queued++
+		default:
+			over++
+		}
+	}
+	return fmt.Sprintf("%d running, %d queued, %d ended", active, queued, over)
+}
+
+func gpuTable(gpus []api.GPU) *table {
+	t := newTable("GPU", "MODEL", "MEMORY", "SM", "TEMP", "POWER", "ON IT")
+	t.right[2], t.right[3], t.right[4], t.right[5] = true, true, true, true
+	t.most[1] = 32
+	for i := range gpus {
+		g := &gpus[i]
+		if g.Health != engine.HealthOK && g.Health != "" {
+			t.add(fmt.Sprint(g.Index), g.Model, "-", "-", "-", "-", strings.TrimSuffix(string(g.Health)+": "+g.HealthDetail, ": "))
+			continue
+		}
+		t.add(fmt.Sprint(g.Index), g.Model, memory(g.MemoryUsed, g.MemoryTotal), share(g.SM), optional(g.Temperature, "%d°C"), power(g), whoIsOn(g, g.UUID))
+		for _, m := range g.MIG {
+			t.add("", "  MIG "+m.Profile, memory(m.MemoryUsed, m.MemoryTotal), share(m.SM), "", "", whoIsOn(g, m.UUID))
+		}
+	}
+	return t
+}
+
+func optional[T any](v *T, format string) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf(format, *v)
+}
+
+func share(sm *float64) string {
+	if sm == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.0f%%", *sm*100)
+}
+
+func memory(used, total *engine.Bytes) string {
+	return optional(used, "%v") + " / " + optional(total, "%v")
+}
+
+func power(g *api.GPU) string {
+	if g.PowerLimit == nil {
+		return optional(g.Power, "%.0fW")
+	}
+	return optional(g.Power, "%.0f") + fmt.Sprintf("/%.0fW", *g.PowerLimit)
+}
+
+// whoIsOn names the jobs and strangers on a device, each once, in the daemon's order.
+func whoIsOn(g *api.GPU, device engine.DeviceID) string {
+	var out []string
+	seen := map[string]bool{}
+	for _, p := range g.Processes {
+		if p.Device != device {
+			continue
+		}
+		who := "job " + p.Job.String()
+		if p.Job == 0 {
+			who = fmt.Sprintf("outside the queue: %s pid %d", p.User, p.PID)
+		} else if p.User != "" {
+			who += " " + p.User
+		}
+		if !seen[who] {
+			seen[who] = true
+			out = append(out, who)
+		}
+	}
+	if len(out) == 0 && device == g.UUID {
+		for _, id := range g.Jobs {
+			out = append(out, "job "+id.String())
+		}
+	}
+	return strings.Join(out, ", ")
+}
