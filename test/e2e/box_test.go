@@ -133,7 +133,7 @@ func (p *person) try(argv ...string) result { return p.tryIn(p.home, argv...) }
 
 func (p *person) tryIn(dir string, argv ...string) result {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.t.Context()), 3*time.Minute)
 	defer cancel()
 	c := p.command(ctx, argv...)
 	c.Dir = dir

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -34,6 +35,14 @@ func TestSIGKILL(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			p.eventually("the killed processes are gone", func() (bool, string) {
+				for _, pid := range pids {
+					if syscall.Kill(pid, 0) == nil && !zombie(pid) {
+						return false, itoa(pid)
+					}
+				}
+				return true, ""
+			})
 			// The next command finds everything as it was, starting what is missing.
 			after := p.until(run, "running, adopted", func(d api.JobDetail) bool { return d.State == engine.Running })
 			b, a := before.Attempts[0], after.Attempts[0]
@@ -58,4 +67,14 @@ func TestSIGKILL(t *testing.T) {
 			}
 		})
 	}
+}
+
+// zombie says whether a process has ended and only waits to be reaped.
+func zombie(pid int) bool {
+	b, err := os.ReadFile("/proc/" + itoa(pid) + "/stat")
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return strings.HasPrefix(rest, "Z")
 }

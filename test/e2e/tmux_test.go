@@ -78,7 +78,7 @@ func TestKeysStartARealJob(t *testing.T) {
 	v.shows("ommand")
 	v.keys("-l", "sh -c 'echo typed by hand; sleep 300'")
 	v.keys("Enter")
-	v.shows("running")
+	v.shows("is queued")
 	id := p.newest()
 	p.untilState(id, engine.Running)
 	v.keys("l")
