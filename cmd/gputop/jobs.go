@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,11 +31,30 @@ func jobTable(jobs []api.Job, now time.Time) *table {
 	t := newTable("ID", "NAME", "OWNER", "CLASS", "STATE", "GPU", "TIME", "DETAIL")
 	t.right[0], t.right[6] = true, true
 	t.most[1], t.most[2] = 32, 16
+	t.rows = make([][]string, 0, len(jobs))
+	// In a long queue thousands wait for the same thing.
+	var last engine.Reason
+	var lastText string
 	for i := range jobs {
 		j := &jobs[i]
-		t.add(j.ID.String(), j.Name, j.Owner, j.Class.String(), stateWord(j), requestWord(j.Request), jobTime(j, now), jobDetail(j))
+		var why string
+		switch {
+		case j.Reason == nil || !waits(j):
+			why = jobDetail(j)
+		case lastText != "" && *j.Reason == last:
+			why = lastText
+		default:
+			why = jobDetail(j)
+			last, lastText = *j.Reason, why
+		}
+		t.add(j.ID.String(), j.Name, j.Owner, j.Class.String(), stateWord(j), requestWord(j.Request), jobTime(j, now), why)
 	}
 	return t
+}
+
+// waits says whether the reason is what there is to say about a job.
+func waits(j *api.Job) bool {
+	return j.State == engine.Pending && len(j.Grants) == 0 && j.Progress == ""
 }
 
 func stateWord(j *api.Job) string {
@@ -48,7 +68,7 @@ func stateWord(j *api.Job) string {
 func requestWord(r engine.Request) string {
 	switch {
 	case r.GPUs > 0:
-		return fmt.Sprint(r.GPUs)
+		return strconv.Itoa(r.GPUs)
 	case r.GPUMemory > 0:
 		return r.GPUMemory.String()
 	case r.GPUFraction > 0:
@@ -78,15 +98,19 @@ func span(d time.Duration) string {
 		d = 0
 	}
 	s := int64(d / time.Second)
+	two := func(big int64, unit string, small int64, smallUnit string) string {
+		b := append(strconv.AppendInt(make([]byte, 0, 16), big, 10), unit...)
+		return string(append(append(b, byte('0'+small/10), byte('0'+small%10)), smallUnit...))
+	}
 	switch {
 	case s < 60:
-		return fmt.Sprintf("%ds", s)
+		return strconv.FormatInt(s, 10) + "s"
 	case s < 3600:
-		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+		return two(s/60, "m", s%60, "s")
 	case s < 86400:
-		return fmt.Sprintf("%dh%02dm", s/3600, s/60%60)
+		return two(s/3600, "h", s/60%60, "m")
 	}
-	return fmt.Sprintf("%dd%02dh", s/86400, s/3600%24)
+	return two(s/86400, "d", s/3600%24, "h")
 }
 
 // jobDetail is where a job runs, why it waits, or how it ended.
@@ -128,6 +152,19 @@ func grantsWord(grants []api.Grant) string {
 	return strings.Join(out, ", ")
 }
 
+var reasonTexts = map[engine.ReasonCode]string{
+	engine.WaitingForDevice:   "waits for a GPU",
+	engine.WaitingForHost:     "waits for CPU or memory",
+	engine.BlockedByPriority:  "waits for its turn",
+	engine.BlockedBySize:      "asks for more than this machine has",
+	engine.ReasonPreparing:    "is being prepared",
+	engine.ReasonHeld:         "is held",
+	engine.ReasonNotBefore:    "waits before it is tried again",
+	engine.DeviceNotAnswering: "GPUs that would do do not answer",
+	engine.DevicesUnknown:     "the GPUs are not known yet",
+	engine.AgentUnavailable:   "Podman does not answer",
+}
+
 // reasonWord says why a job waits.
 func reasonWord(r engine.Reason) string {
 	amount := func(n int64) string {
@@ -136,18 +173,7 @@ func reasonWord(r engine.Reason) string {
 		}
 		return fmt.Sprint(n)
 	}
-	text := map[engine.ReasonCode]string{
-		engine.WaitingForDevice:   "waits for a GPU",
-		engine.WaitingForHost:     "waits for CPU or memory",
-		engine.BlockedByPriority:  "waits for its turn",
-		engine.BlockedBySize:      "asks for more than this machine has",
-		engine.ReasonPreparing:    "is being prepared",
-		engine.ReasonHeld:         "is held",
-		engine.ReasonNotBefore:    "waits before it is tried again",
-		engine.DeviceNotAnswering: "GPUs that would do do not answer",
-		engine.DevicesUnknown:     "the GPUs are not known yet",
-		engine.AgentUnavailable:   "Podman does not answer",
-	}[r.Code]
+	text := reasonTexts[r.Code]
 	if text == "" {
 		text = string(r.Code)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -29,6 +30,8 @@ func (c *cli) lsCommand() *cobra.Command {
 			} else if limit == 0 {
 				limit = 200
 			}
+			// A list is read, printed and forgotten: collecting garbage in between only takes time.
+			debug.SetGCPercent(1000)
 			return c.ask(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				jobs, err := client.List(ctx, all, limit)
 				if err != nil {

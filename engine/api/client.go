@@ -180,7 +180,8 @@ func (c *Client) List(ctx context.Context, ended bool, limit int) ([]Job, error)
 		return nil, err
 	}
 	defer resp.Body.Close()
-	jobs := []Job{}
+	count, _ := strconv.Atoi(resp.Header.Get(countHeader)) // a wrong number costs only time
+	jobs := make([]Job, 0, min(max(count, 0), maxList))
 	reader := newJobReader()
 	err = eachLine(resp.Body, func(line []byte) error {
 		if len(jobs) == cap(jobs) {

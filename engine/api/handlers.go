@@ -16,6 +16,9 @@ import (
 	"gputop/engine"
 )
 
+// countHeader says how many lines a list will have, so that the reader makes room once.
+const countHeader = "Gputop-Count"
+
 // Limits of a list.
 const (
 	defaultList = 200
@@ -194,6 +197,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.Header().Set(countHeader, strconv.Itoa(len(jobs)))
 	s.patience(w)
 	const piece = 64 << 10
 	buf := make([]byte, 0, piece+4<<10)

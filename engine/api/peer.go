@@ -1,19 +1,18 @@
 package api
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
 	"sync"
 	"syscall"
-	"time"
 )
 
 // peerConn is a connection with what the kernel says of its other end.
 type peerConn struct {
 	net.Conn
 	cred    syscall.Ucred
+	refused error // answered by the server: the peer has to be heard before it listens
 	release func()
 	once    sync.Once
 }
@@ -63,7 +62,7 @@ func newPeerListener(l net.Listener, limits Limits) *peerListener {
 	return &peerListener{Listener: l, limits: limits, byUID: map[uint32]int{}}
 }
 
-// Accept returns the next connection within the limits; others get a short answer and are closed.
+// Accept returns the next connection. One over the limits is marked, to be refused in words; far over them it is closed.
 func (l *peerListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -75,27 +74,34 @@ func (l *peerListener) Accept() (net.Conn, error) {
 			c.Close()
 			continue
 		}
-		if err := l.take(cred.Uid); err != nil {
-			refuse(c, err)
+		refused, ok := l.take(cred.Uid)
+		if !ok {
+			c.Close()
 			continue
 		}
-		return &peerConn{Conn: c, cred: cred, release: func() { l.giveBack(cred.Uid) }}, nil
+		return &peerConn{Conn: c, cred: cred, refused: refused, release: func() { l.giveBack(cred.Uid) }}, nil
 	}
 }
 
-func (l *peerListener) take(uid uint32) error {
+// take counts a connection. Not ok means that it was not counted and gets no answer.
+func (l *peerListener) take(uid uint32) (refused error, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.byUID[uid] >= l.limits.ConnectionsPerUID {
-		return fmt.Errorf("uid %d has %d connections open, the most allowed; close a gputop or a script that waits", uid, l.byUID[uid])
-	}
 	// Root and the daemon's own user get in when others have filled the house.
-	if l.total >= l.limits.Connections && uid != 0 && int(uid) != os.Geteuid() {
-		return errors.New("the daemon has as many connections as it takes; try again")
+	full := l.total >= l.limits.Connections && uid != 0 && int(uid) != os.Geteuid()
+	if l.byUID[uid] >= 2*l.limits.ConnectionsPerUID || full && l.total >= 2*l.limits.Connections {
+		return nil, false
+	}
+	switch {
+	case l.byUID[uid] >= l.limits.ConnectionsPerUID:
+		refused = &Error{Code: CodeTooMany, Message: fmt.Sprintf("uid %d has %d connections open, the most allowed", uid, l.limits.ConnectionsPerUID),
+			Hint: "close a gputop or a script that waits"}
+	case full:
+		refused = &Error{Code: CodeTooMany, Message: "the daemon has as many connections as it takes", Hint: "try again"}
 	}
 	l.total++
 	l.byUID[uid]++
-	return nil
+	return refused, true
 }
 
 func (l *peerListener) giveBack(uid uint32) {
@@ -105,17 +111,4 @@ func (l *peerListener) giveBack(uid uint32) {
 	if l.byUID[uid]--; l.byUID[uid] == 0 {
 		delete(l.byUID, uid)
 	}
-}
-
-// refuse answers without reading the request. It must not block: the answer fits the socket's buffer.
-func refuse(c net.Conn, why error) {
-	body := mustJSON(&Error{Code: CodeTooMany, Message: why.Error()})
-	_ = c.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	fmt.Fprintf(c, "HTTP/1.1 429 Too Many Requests\r\n%s: %d\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
-		VersionHeader, Version, len(body), body)
-	// Closing with unread data would reset the connection and lose the answer.
-	if uc, ok := c.(*net.UnixConn); ok {
-		_ = uc.CloseWrite()
-	}
-	c.Close()
 }

@@ -150,6 +150,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		// Also where nobody reads the body: the server itself does before the next request. Reading it in time lifts this.
 		s.deadline(r, s.o.Limits.BodyTimeout)
 	}
+	if conn, ok := r.Context().Value(peerKey{}).(*peerConn); ok && conn.refused != nil {
+		w.Header().Set("Connection", "close")
+		s.fail(w, r, conn.refused)
+		return
+	}
 	if r.Host != Host || r.Header.Get("Origin") != "" {
 		s.fail(w, r, &Error{Code: CodeForbidden, Message: "requests from a browser or for another host are refused", Hint: "use gputop"})
 		return

@@ -11,8 +11,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/user"
-	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -303,160 +301,22 @@ func TestConnectionsPerUID(t *testing.T) {
 	if !errors.As(err, &e) || e.Code != CodeTooMany || !strings.Contains(e.Message, "has 2 connections open") {
 		t.Errorf("got %v", err)
 	}
-	held[0].Close()
+	c.Close()
+	for range 2 { // far over the limit there is not even an answer
+		held = append(held, rawDial(t, c))
+	}
+	if b, err := io.ReadAll(rawDial(t, c)); len(b) != 0 {
+		t.Errorf("far over the limit: %q, %v", b, err)
+	}
+	for _, h := range held {
+		h.Close()
+	}
 	for deadline := time.Now().Add(5 * time.Second); ; { // the server sees the close on its own time
 		if _, err := c.Info(ctx); err == nil {
 			break
 		} else if time.Now().After(deadline) {
 			t.Fatalf("the place is not given back: %v", err)
 		}
-	}
-}
-
-func TestCallersRefused(t *testing.T) {
-	uid := uint32(os.Getuid())
-	dir := t.TempDir()
-	write := func(text string) string {
-		p := filepath.Join(dir, fmt.Sprint(len(text)))
-		if err := os.WriteFile(p, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	release := make(chan struct{})
-	defer close(release)
-	for _, tc := range []struct {
-		name string
-		o    ServerOptions
-		code ErrorCode
-		want string
-	}{
-		{"container user", ServerOptions{SubIDFile: write(fmt.Sprintf("# x\nbob:%d:5\n", uid))}, CodeForbidden, "is a container user of bob"},
-		{"unknown", ServerOptions{Resolve: func(uint32) (engine.User, []uint32, error) { return engine.User{}, nil, user.UnknownUserIdError(1) }}, CodeForbidden, "is no user of this machine"},
-		{"NSS fails", ServerOptions{Resolve: func(uint32) (engine.User, []uint32, error) { return engine.User{}, nil, errors.New("ldap down") }}, CodeUnavailable, "ldap down"},
-		{"NSS hangs", ServerOptions{Limits: Limits{LookupTimeout: 20 * time.Millisecond}, Resolve: func(uint32) (engine.User, []uint32, error) {
-			<-release
-			return engine.User{}, nil, nil
-		}}, CodeUnavailable, "does not answer"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			_, err := start(t, &fake{}, tc.o).Info(ctx)
-			var e *Error
-			if !errors.As(err, &e) || e.Code != tc.code || !strings.Contains(e.Message, tc.want) {
-				t.Errorf("got %v, want %s …%s…", err, tc.code, tc.want)
-			}
-		})
-	}
-	c := start(t, &fake{}, ServerOptions{SubIDFile: write(fmt.Sprintf("root:%d:1\nbob:%d:65536\nbroken\n", uid, uid+1))})
-	if _, err := c.Info(ctx); err != nil {
-		t.Errorf("a person beside the ranges is refused: %v", err)
-	}
-}
-
-// When NSS goes away, people known before stay known for a while; nobody new is.
-func TestCallerCache(t *testing.T) {
-	now := time.Unix(1000, 0)
-	asked := 0
-	var fail error
-	cs := &callers{timeout: time.Second, subuid: &subIDs{path: "/nonexistent"}, now: func() time.Time { return now }, known: map[uint32]*person{},
-		resolve: func(uid uint32) (engine.User, []uint32, error) {
-			asked++
-			return engine.User{UID: uid, Name: fmt.Sprint("u", asked)}, nil, fail
-		}}
-	check := func(uid uint32, name string, questions int) {
-		t.Helper()
-		u, _, err := cs.find(uid)
-		if u.Name != name || (err == nil) != (name != "") || asked != questions {
-			t.Errorf("got %q, %v after %d questions; want %q after %d", u.Name, err, asked, name, questions)
-		}
-	}
-	check(1, "u1", 1)
-	check(1, "u1", 1)
-	now = now.Add(callerFresh)
-	check(1, "u2", 2)
-	fail = errors.New("ldap down")
-	now = now.Add(callerFresh)
-	check(1, "u2", 3)
-	check(2, "", 4)
-	check(2, "", 4)
-	now = now.Add(callerStale)
-	check(1, "", 5)
-	fail = nil
-	now = now.Add(callerNegative)
-	check(1, "u6", 6)
-}
-
-func TestClientRefusesOthers(t *testing.T) {
-	serve := func(header string) *Client {
-		l, err := ListenUnix(filepath.Join(shortDir(t), "s"), 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			fmt.Fprintf(c, "HTTP/1.1 200 OK\r\n%sContent-Length: 2\r\nConnection: close\r\n\r\n{}", header)
-			_, _ = c.Read(make([]byte, 4096))
-			c.Close()
-		}()
-		t.Cleanup(func() { l.Close(); <-done })
-		return &Client{Socket: l.Addr().String()}
-	}
-	_, err := serve("Gputop-Api: 2\r\n").Info(ctx)
-	if want := `the daemon speaks version "2", this gputop 1: install the same version of both`; err == nil || err.Error() != want {
-		t.Errorf("got %v, want %s", err, want)
-	}
-	if _, err := serve("").Info(ctx); err == nil || err.Error() != "what answers on the socket is not gputop's daemon" {
-		t.Errorf("got %v", err)
-	}
-	if _, err := (&Client{Socket: "/nonexistent/s"}).Info(ctx); !errors.Is(err, ErrUnreachable) || !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := (&Client{Socket: "/" + strings.Repeat("x", 107)}).Info(ctx); err == nil || !strings.Contains(err.Error(), "has 108 bytes; Linux allows 107") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "gt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
-func TestListenUnix(t *testing.T) {
-	path := filepath.Join(shortDir(t), "s")
-	l, err := ListenUnix(path, 0o660)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o660 {
-		t.Errorf("mode %v, %v", st.Mode(), err)
-	}
-	if _, err := ListenUnix(path, 0o600); !errors.Is(err, ErrInUse) {
-		t.Errorf("a second daemon: %v", err)
-	}
-	l.(*net.UnixListener).SetUnlinkOnClose(false) // as after a kill
-	l.Close()
-	if l, err = ListenUnix(path, 0o600); err != nil {
-		t.Fatalf("after a kill: %v", err)
-	}
-	l.Close()
-	if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ListenUnix(path, 0o600); err == nil || !strings.Contains(err.Error(), "no socket is there already") {
-		t.Errorf("over a file: %v", err)
-	}
-	if b, _ := os.ReadFile(path); string(b) != "precious" {
-		t.Error("the file was touched")
 	}
 }
 

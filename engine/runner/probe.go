@@ -126,6 +126,13 @@ func (a *Agent) describe(info *agentrpc.RuntimeInfo, h *define.Info) {
 	info.CgroupVersion, _ = strconv.Atoi(strings.TrimPrefix(h.Host.CgroupsVersion, "v"))
 	info.CgroupManager = h.Host.CgroupManager
 	info.Controllers = h.Host.CgroupControllers
+	if info.CgroupManager == "systemd" {
+		// Podman names those of its own service's cgroup, where systemd enables no more than somebody asked for.
+		// Containers get a scope of their own below the user's manager, with all that is delegated to it.
+		if c, ok := delegated("/sys/fs/cgroup", a.user.UID); ok {
+			info.Controllers = c
+		}
+	}
 	if h.Store != nil {
 		info.StorageDriver = h.Store.GraphDriverName
 	}
@@ -149,6 +156,12 @@ func (a *Agent) describe(info *agentrpc.RuntimeInfo, h *define.Info) {
 	if a.host.initPath == "" {
 		info.Warnings = append(info.Warnings, "catatonit is not installed: jobs run without an init process (sudo apt-get install catatonit)")
 	}
+}
+
+// delegated are the controllers the user's systemd manager may give out; ok is false where there is no such manager.
+func delegated(root string, uid uint32) (controllers []string, ok bool) {
+	b, err := os.ReadFile(filepath.Join(root, fmt.Sprintf("user.slice/user-%d.slice/user@%d.service/cgroup.controllers", uid, uid)))
+	return strings.Fields(string(b)), err == nil
 }
 
 func tooOld(have string) *agentrpc.Problem {
