@@ -258,7 +258,7 @@ func TestSimulated(t *testing.T) {
 	}
 	a := SimulatedDevice{Name: "GPU-sim-0", HostPath: host, ContainerPath: "/dev/nvidia0", Env: []string{"X=1"}}
 	b := SimulatedDevice{Name: "GPU-sim-1", HostPath: host, ContainerPath: "/dev/nvidia1"}
-	path, err := WriteSimulated(dir, []SimulatedDevice{a, b})
+	path, err := WriteSimulated(dir, "inst", []SimulatedDevice{a, b})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,7 @@ func TestSimulated(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.RequireEqual(t, strings.ReplaceAll(string(data), dir, "DIR"))
-	if st, _ := os.Stat(path); st.Mode() != 0o644 || filepath.Base(path) != "gputop-simulated.json" {
+	if st, _ := os.Stat(path); st.Mode() != 0o644 || filepath.Base(path) != "gputop-simulated-inst.json" {
 		t.Errorf("%s has mode %v", path, st.Mode())
 	}
 
@@ -286,7 +286,7 @@ func TestSimulated(t *testing.T) {
 	if !reflect.DeepEqual(both.Env, want) || !reflect.DeepEqual(SimulatedEdits(a, b).Env, want) {
 		t.Errorf("environment %q and %q, want %q", both.Env, SimulatedEdits(a, b).Env, want)
 	}
-	if _, err := WriteSimulated(dir, nil); err == nil {
+	if _, err := WriteSimulated(dir, "inst", nil); err == nil {
 		t.Error("a spec of no devices was written")
 	}
 }

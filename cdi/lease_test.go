@@ -207,7 +207,7 @@ func TestHostileNames(t *testing.T) {
 		if err := RemoveLease(dir, name); err == nil {
 			t.Errorf("remove %q: no error", name)
 		}
-		if _, err := WriteSimulated(dir, []SimulatedDevice{{Name: name, HostPath: "/h", ContainerPath: "/c"}}); err == nil {
+		if _, err := WriteSimulated(dir, "inst", []SimulatedDevice{{Name: name, HostPath: "/h", ContainerPath: "/c"}}); err == nil {
 			t.Errorf("simulated %q: no error", name)
 		}
 		if left, _ := os.ReadDir(dir); len(left) != 0 {

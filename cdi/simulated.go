@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	simulatedFile = ourPrefix + "simulated.json"
+	simulatedPrefix = ourPrefix + "simulated-"
 	// SimulatedEnv tells a workload in a container which SIMULATED devices it was given: their paths inside, with ':' between.
 	SimulatedEnv = "GPUTOP_SIM_DEVICES"
 )
@@ -21,13 +21,17 @@ type SimulatedDevice struct {
 	Env                     []string
 }
 
-// WriteSimulated writes dir/gputop-simulated.json, readable for everybody, with all the SIMULATED devices of this
-// machine, and returns its path. The version we write has no annotations, so the word SIMULATED stands in each device's
+// WriteSimulated writes dir/gputop-simulated-INSTANCE.json, readable for everybody, with all the SIMULATED devices of one
+// daemon, and returns its path. Daemons beside each other keep their own files by their instance. The version we write has no annotations, so the word SIMULATED stands in each device's
 // environment.
 //
 // The environment of the last device wins in a container: a lease over several must carry SimulatedVariable of them all.
-func WriteSimulated(dir string, devs []SimulatedDevice) (path string, err error) {
-	path = filepath.Join(dir, simulatedFile)
+func WriteSimulated(dir, instance string, devs []SimulatedDevice) (path string, err error) {
+	if err := checkName(instance); err != nil {
+		return "", fmt.Errorf("instance of simulated devices: %w", err)
+	}
+	file := simulatedPrefix + instance + ".json"
+	path = filepath.Join(dir, file)
 	var devices []specs.Device
 	var edits []Edits
 	for _, d := range devs {
@@ -47,7 +51,7 @@ func WriteSimulated(dir string, devs []SimulatedDevice) (path string, err error)
 		return "", fmt.Errorf("write %s: %w", path, err)
 	}
 	defer d.Close()
-	return path, realOps.publish(d, simulatedFile, data, 0o644, nil)
+	return path, realOps.publish(d, file, data, 0o644, nil)
 }
 
 // SimulatedEdits are the edits of SIMULATED devices together, for a Podman that cannot see our specs. Files are mounted

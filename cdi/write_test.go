@@ -137,7 +137,7 @@ func TestUntrustedDirectory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, writeErr := WriteLease(c.dir, exampleLease(0))
 			_, listErr := ListLeases(c.dir)
-			_, simErr := WriteSimulated(c.dir, []SimulatedDevice{{Name: "a", HostPath: "/a", ContainerPath: "/b"}})
+			_, simErr := WriteSimulated(c.dir, "inst", []SimulatedDevice{{Name: "a", HostPath: "/a", ContainerPath: "/b"}})
 			for what, err := range map[string]error{"write": writeErr, "remove": RemoveLease(c.dir, "a"), "list": listErr, "simulated": simErr, "sweep": Sweep(c.dir)} {
 				if err == nil || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("%s: error %v, want %q", what, err, c.says)

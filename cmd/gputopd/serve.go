@@ -151,6 +151,12 @@ func (f *serveFlags) run(ctx context.Context) error {
 	}
 	ln, err := api.ActivatedListener()
 	if err == nil && ln == nil {
+		if f.shared {
+			// The directory of the default socket is gone after every boot.
+			if err := os.MkdirAll(filepath.Dir(f.socket), 0o755); err != nil {
+				return fmt.Errorf("directory of the socket: %w", err)
+			}
+		}
 		ln, err = api.ListenUnix(f.socket, mode)
 	}
 	if err != nil {
@@ -209,7 +215,7 @@ func (f *serveFlags) simulated(conf config, st *store.Store, o *daemon.Options) 
 		o.Devices = append(o.Devices, cdi.SimulatedDevice{Name: string(d.UUID), HostPath: d.HostPath, ContainerPath: d.ContainerPath})
 	}
 	if f.shared {
-		if _, err := cdi.WriteSimulated(f.cdiDir, o.Devices); err != nil {
+		if _, err := cdi.WriteSimulated(f.cdiDir, st.Instance(), o.Devices); err != nil {
 			return err
 		}
 	}

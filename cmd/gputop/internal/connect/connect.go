@@ -167,7 +167,28 @@ func (o Options) personal(ctx context.Context) (*api.Client, error) {
 	if err := o.start(ctx, dir, socket); err != nil {
 		return nil, err
 	}
-	return &api.Client{Socket: socket}, nil
+	c := &api.Client{Socket: socket}
+	settle(ctx, c)
+	return c, nil
+}
+
+// settle lets a daemon that was just started see the cards, so that the first job is not refused for that. What is wrong
+// with them is for the request that follows to say.
+func settle(ctx context.Context, c *api.Client) {
+	ctx, cancel := context.WithTimeout(ctx, startTime/2)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if g, err := c.GPUs(ctx); err != nil || !g.Time.IsZero() {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // start runs the daemon in a session of its own and waits until it answers. When several are started at once, the lock
