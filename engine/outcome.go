@@ -16,6 +16,8 @@ type Ending struct {
 	Invalid   string
 	ExitCode  int
 	OOMKilled bool
+	// Memory is the host memory the attempt was granted, in bytes.
+	Memory Bytes
 }
 
 // Verdict is what follows from an ending.
@@ -51,7 +53,7 @@ func Judge(j Job, e Ending, now time.Time) Verdict {
 	}
 	msg := fmt.Sprintf("the program exited with code %d", e.ExitCode)
 	if e.OOMKilled {
-		msg = fmt.Sprintf("out of memory: the program needed more host memory than its %s (exit code %d)", j.Spec.Request.Memory, e.ExitCode)
+		msg = fmt.Sprintf("out of memory: the program needed more host memory than its %s (exit code %d)", e.Memory, e.ExitCode)
 	}
 	if j.Failures < j.Spec.Retries {
 		return Verdict{Event: EvRequeue, Failed: true, NotBefore: now.Add(backoff(j.Failures)),

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/goccy/go-yaml"
 )
@@ -41,8 +42,16 @@ type Profile struct {
 //go:embed *.yaml
 var builtin embed.FS
 
-// Builtin is the profiles that come with gputop, sorted by name.
+// Builtin is the profiles that come with gputop, sorted by name. They are shared: callers change nothing in them.
 func Builtin() ([]Profile, error) {
+	all, err := parsed()
+	return slices.Clone(all), err
+}
+
+// parsed reads them once: every submit asks.
+var parsed = sync.OnceValues(parseBuiltin)
+
+func parseBuiltin() ([]Profile, error) {
 	files, err := builtin.ReadDir(".")
 	if err != nil {
 		return nil, fmt.Errorf("list the built-in profiles: %w", err)
@@ -69,7 +78,7 @@ func Builtin() ([]Profile, error) {
 
 // Get is the built-in profile of a name; the error lists the names there are.
 func Get(name string) (Profile, error) {
-	all, err := Builtin()
+	all, err := parsed()
 	if err != nil {
 		return Profile{}, err
 	}

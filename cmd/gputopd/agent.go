@@ -24,7 +24,7 @@ func agentCommand() *cobra.Command {
 		RunE:   func(cmd *cobra.Command, _ []string) error { return runAgent(cmd.Context(), o) },
 	}
 	c.Flags().StringVar(&o.EngineSocket, "engine-socket", "", "the engine's socket")
-	c.Flags().StringVar(&o.StateDir, "state-dir", "", "where this user's logs and checkpoints are kept (default ~/.local/state/gputop/agent)")
+	c.Flags().StringVar(&o.StateDir, "state-dir", "", "where this user's logs and checkpoints are kept (default ~/.local/state/gputop/shared)")
 	c.Flags().DurationVar(&o.IdleExit, "idle-exit", o.IdleExit, "end after this long without work")
 	return c
 }
@@ -39,7 +39,8 @@ func runAgent(ctx context.Context, o runner.Options) error {
 		if err != nil {
 			return fmt.Errorf("no state directory: %w", err)
 		}
-		o.StateDir = filepath.Join(home, ".local", "state", "gputop", "agent")
+		// Not the personal daemon's: both count their jobs from 1, and an agent locks its directory.
+		o.StateDir = filepath.Join(home, ".local", "state", "gputop", "shared")
 	}
 	if err := os.MkdirAll(o.StateDir, 0o700); err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"gputop/engine"
 	"gputop/engine/daemon"
+	"gputop/profiles"
 )
 
 // fileConfig is the daemon's configuration file. A key it does not know is an error, with its line.
@@ -71,6 +72,9 @@ func (f fileConfig) apply(c *config) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.key, err)
 		}
+		if v <= 0 && d.into != &c.policy.StopGrace {
+			return fmt.Errorf("%s: must be more than zero", d.key)
+		}
 		*d.into = v
 	}
 	if f.Class != "" {
@@ -81,6 +85,9 @@ func (f fileConfig) apply(c *config) error {
 		c.policy.Class = cl
 	}
 	if f.Profile != "" {
+		if _, err := profiles.Get(f.Profile); err != nil {
+			return fmt.Errorf("default_profile: %w", err)
+		}
 		c.policy.Profile = f.Profile
 	}
 	if f.AdminGroup != "" {

@@ -11,10 +11,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+	"time"
 
 	"gputop/engine"
 	"gputop/engine/runner/account"
 )
+
+// startTimeout bounds a user's systemd manager, which may hang: the daemon waits for it when it ends.
+const startTimeout = 20 * time.Second
 
 // agentStarter starts agents: under the user's own systemd manager where there is one, so that nothing of a job lives
 // in the daemon's unit; otherwise as a process in a session of its own that has become the user before it runs.
@@ -34,15 +38,39 @@ func (s *agentStarter) start(u engine.User) error {
 	if !s.shared {
 		args = append(args, "--state-dir", filepath.Join(s.stateDir, "agent"))
 	}
+	if s.shared && !hasUserManager(u) {
+		s.startManager(u)
+	}
 	if hasUserManager(u) {
 		return s.underManager(u, self, args)
 	}
 	return s.asChild(u, self, args)
 }
 
+// systemdRuns says whether this machine was booted with systemd.
+func systemdRuns() bool {
+	_, err := os.Stat("/run/systemd/system")
+	return err == nil
+}
+
+// startManager starts the systemd manager of a user who is not logged in and does not linger, but whose turn has come:
+// what is started below the daemon's own unit ends with it.
+func (s *agentStarter) startManager(u engine.User) {
+	if !systemdRuns() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "systemctl", "start", fmt.Sprintf("user@%d.service", u.UID))
+	cmd.WaitDelay = time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.log.Error("user's systemd manager not started", "user", u.Name, "err", err, "output", string(out))
+	}
+}
+
 // hasUserManager says whether the user's systemd manager runs.
 func hasUserManager(u engine.User) bool {
-	if _, err := os.Stat("/run/systemd/system"); err != nil {
+	if !systemdRuns() {
 		return false
 	}
 	_, err := os.Stat(fmt.Sprintf("/run/user/%d/systemd/private", u.UID))
@@ -50,12 +78,18 @@ func hasUserManager(u engine.User) bool {
 }
 
 func (s *agentStarter) underManager(u engine.User, self string, args []string) error {
-	run := []string{"--user", "--collect", "--quiet", "--slice", "app.slice", "--property", "KillMode=process"}
+	// Podman's service runs in the unit too, and outlives the agent. What the kernel kills of it for want of memory does
+	// not end the rest.
+	run := []string{"--user", "--collect", "--quiet", "--description", "gputop agent", "--slice", "app.slice",
+		"--property", "KillMode=process", "--property", "OOMPolicy=continue"}
 	if s.shared {
 		run = append(run, "--machine", u.Name+"@.host")
 	}
 	run = append(run, "--", self)
-	cmd := exec.Command("systemd-run", append(run, args...)...)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "systemd-run", append(run, args...)...)
+	cmd.WaitDelay = time.Second
 	if !s.shared {
 		cmd.Env = append(os.Environ(), fmt.Sprintf("XDG_RUNTIME_DIR=/run/user/%d", u.UID))
 	}

@@ -191,7 +191,7 @@ func (s *subIDs) owner(uid uint32) (string, error) {
 		s.mod, s.size = st.ModTime(), st.Size()
 	}
 	for _, r := range s.ranges {
-		if n := uint64(uid); n >= r.start && false {
+		if n := uint64(uid); n >= r.start && n-r.start < r.count {
 			return r.owner, nil
 		}
 	}

@@ -123,8 +123,16 @@ func (a *attempt) adopted(ctx context.Context, c agentrpc.Container) error {
 		ch.attempt.ContainerID, ch.attempt.PID = c.ID, c.PID
 		ch.attempt.PIDStart, ch.attempt.PIDNamespace = p.Start, p.PIDNamespace
 		if ch.attempt.Started.IsZero() {
-			ch.attempt.Started = c.StartedAt
-			ch.attempt.StartedBoot = a.d.o.System.Boottime() - ch.now.Sub(c.StartedAt).Nanoseconds()
+			// Its agent's word, which counts only within what is known here: a time limit hangs on it.
+			began := c.StartedAt
+			if began.Before(ch.attempt.Granted) {
+				began = ch.attempt.Granted
+			}
+			if began.After(ch.now) {
+				began = ch.now
+			}
+			ch.attempt.Started = began
+			ch.attempt.StartedBoot = a.d.o.System.Boottime() - ch.now.Sub(began).Nanoseconds()
 		}
 		ch.attempt.Allocation.State, ch.job.Started = engine.Active, ch.attempt.Started
 		ch.event("adopted", "the daemon found it running and took it over")

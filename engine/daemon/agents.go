@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gputop/engine"
@@ -27,7 +28,25 @@ const (
 type link struct {
 	user    engine.User
 	conn    *agentrpc.Conn
-	runtime agentrpc.RuntimeInfo
+	runtime atomic.Pointer[agentrpc.RuntimeInfo]
+}
+
+// info is what the agent last said of its Podman.
+func (l *link) info() agentrpc.RuntimeInfo {
+	if r := l.runtime.Load(); r != nil {
+		return *r
+	}
+	return agentrpc.RuntimeInfo{}
+}
+
+// probe has the agent look at its Podman again.
+func (l *link) probe(ctx context.Context) error {
+	var r agentrpc.RuntimeInfo
+	if err := l.call(ctx, agentrpc.MethodProbe, nil, &r); err != nil {
+		return err
+	}
+	l.runtime.Store(&r)
+	return nil
 }
 
 func (l *link) call(ctx context.Context, m agentrpc.Method, params, out any) error {
@@ -180,7 +199,7 @@ func (d *Daemon) ServeAgent(ctx context.Context, c api.Caller, nc net.Conn) {
 			d.log.Error("agent speaks another protocol", "user", c.Name, "theirs", h.Protocol, "ours", agentrpc.Protocol)
 			return
 		}
-		l.runtime = h.Runtime
+		l.runtime.Store(&h.Runtime)
 	case <-time.After(helloTimeout):
 		d.log.Error("agent said nothing", "user", c.Name)
 		return
@@ -189,7 +208,7 @@ func (d *Daemon) ServeAgent(ctx context.Context, c api.Caller, nc net.Conn) {
 	case <-ctx.Done():
 		return
 	}
-	d.log.Info("agent connected", "user", c.Name, "podman", l.runtime.PodmanVersion)
+	d.log.Info("agent connected", "user", c.Name, "podman", l.info().PodmanVersion)
 	d.agents.set(l)
 	<-l.conn.Done()
 	d.agents.unset(l)

@@ -243,9 +243,9 @@ func (a *attempt) ended(c agentrpc.Container) *engine.Ending {
 	switch c.State {
 	case "exited", "stopped":
 		if c.StartedAt.IsZero() || c.FinishedAt.IsZero() {
-			return &engine.Ending{Started: ran, Fault: "its container ended without a record of when"}
+			return &engine.Ending{Started: ran, Fault: firstOf(c.Error, "its container ended without a record of when")}
 		}
-		return &engine.Ending{Started: true, ExitCode: c.ExitCode, OOMKilled: c.OOMKilled}
+		return &engine.Ending{Started: true, ExitCode: c.ExitCode, OOMKilled: c.OOMKilled, Memory: a.rec.Allocation.Memory}
 	}
 	return &engine.Ending{Started: ran, Fault: fmt.Sprintf("its container was found %s and not running", c.State)}
 }

@@ -71,7 +71,7 @@ type Daemon struct {
 	calls chan func()
 	stop  chan struct{} // closed when the loop has ended
 	seen  chan struct{} // closed at the first sample
-	work  sync.WaitGroup
+	work  workers
 	// runCtx is done when Run ends; what works for the daemon as a whole works under it.
 	runCtx context.Context
 	end    context.CancelFunc
@@ -114,7 +114,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.agents.closeAll()
 		close(d.stop)
 		d.hub.close()
-		d.work.Wait()
+		d.work.finish()
 	}()
 	d.adoptAll()
 	tick := time.NewTicker(time.Second)
@@ -152,14 +152,28 @@ func (d *Daemon) do(ctx context.Context, f func()) error {
 	}
 }
 
-// goWork starts a goroutine that Run waits for. It is called from the loop, or before Run.
+// workers are the goroutines that Run waits for.
+type workers struct {
+	mu    sync.Mutex
+	ended bool
+	group sync.WaitGroup
+}
+
+// goWork starts a goroutine that Run waits for. Once Run is ending nothing is started any more.
 func (d *Daemon) goWork(f func(ctx context.Context)) {
-	d.work.Add(1)
-	ctx := d.runCtx
-	go func() {
-		defer d.work.Done()
-		f(ctx)
-	}()
+	d.work.mu.Lock()
+	defer d.work.mu.Unlock()
+	if !d.work.ended {
+		d.work.group.Go(func() { f(d.runCtx) })
+	}
+}
+
+// finish lets no more work begin and waits for what is under way.
+func (w *workers) finish() {
+	w.mu.Lock()
+	w.ended = true
+	w.mu.Unlock()
+	w.group.Wait()
 }
 
 // tick does what depends on the clock alone.

@@ -9,6 +9,9 @@ import (
 	"gputop/engine/scheduler"
 )
 
+// elsewhereFor is how long a card that another daemon has locked counts as busy before it is tried again.
+const elsewhereFor = 5 * time.Second
+
 // staleAfter is the age from which a sample is no longer the truth.
 const staleAfter = 5 * time.Second
 
@@ -43,7 +46,7 @@ func (d *Daemon) takeSample(s engine.Sample) {
 		g := &s.GPUs[i]
 		ds := &deviceState{actual: map[engine.AttemptID]engine.Bytes{}}
 		if old := st.devices[g.UUID]; old != nil {
-			ds.unlock = old.unlock
+			ds.unlock, ds.elsewhere = old.unlock, old.elsewhere
 		}
 		var known engine.Bytes
 		for _, p := range processesOf(g) {
@@ -72,6 +75,7 @@ func (d *Daemon) takeSample(s engine.Sample) {
 		}
 	}
 	st.devices = seen
+	d.lockHeld()
 	d.hub.gpus(d.gpusView())
 	d.publishUse()
 	d.queue.kick()
@@ -143,7 +147,7 @@ func (d *Daemon) schedulable() ([]scheduler.Device, bool) {
 		g := &st.sample.GPUs[i]
 		ds := st.devices[g.UUID]
 		dev := scheduler.Device{ID: g.UUID, Index: g.Index, Model: g.Model, Usable: g.Usable(), Foreign: ds.foreign,
-			ForeignBusy: d.o.Mode == Personal && ds.foreignProcesses > 0}
+			ForeignBusy: d.o.Mode == Personal && (ds.foreignProcesses > 0 || ds.elsewhere > d.o.System.Boottime())}
 		if g.Temperature != nil {
 			dev.Temperature = *g.Temperature
 		}
@@ -199,6 +203,7 @@ func (d *Daemon) lockDevices(a engine.Allocation) (unlock map[engine.DeviceID]fu
 		}
 		f, err := d.o.System.LockDevice(g.Device)
 		if err != nil {
+			d.state.devices[g.Device].elsewhere = d.o.System.Boottime() + elsewhereFor.Nanoseconds()
 			for _, u := range unlock {
 				u()
 			}
@@ -207,6 +212,23 @@ func (d *Daemon) lockDevices(a engine.Allocation) (unlock map[engine.DeviceID]fu
 		unlock[g.Device] = f
 	}
 	return unlock, nil
+}
+
+// lockHeld takes the locks of cards that attempts of an earlier daemon hold: its own ended with it.
+func (d *Daemon) lockHeld() {
+	if d.o.System.LockDevice == nil {
+		return
+	}
+	for _, a := range d.state.attempts {
+		if !a.Allocation.State.Holds() {
+			continue
+		}
+		unlock, err := d.lockDevices(a.Allocation)
+		if err != nil && d.state.samples == 1 {
+			d.log.Error("a card of a running job has been given out by another daemon", "attempt", a.ID, "err", err)
+		}
+		d.keepLocks(unlock)
+	}
 }
 
 func (d *Daemon) keepLocks(unlock map[engine.DeviceID]func()) {

@@ -96,6 +96,8 @@ func (f *fakeAgent) do(m agentrpc.Method, raw agentrpc.RawObject) (any, error) {
 			f.containers[s.Name] = &agentrpc.Container{ID: "id-" + s.Name, Name: s.Name, State: "created", Error: fmt.Sprint(s.Command)}
 		}
 		return *f.containers[s.Name], nil
+	case agentrpc.MethodProbe:
+		return f.runtime, nil
 	case agentrpc.MethodReadLog:
 		return agentrpc.LogChunk{}, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"gputop/cdi"
 	"gputop/engine"
@@ -30,7 +31,7 @@ func (a *attempt) containerSpec(l *link) (agentrpc.ContainerSpec, error) {
 	maps.Copy(s.Env, a.spec.Env)
 	lease := cdi.Edits{Env: a.leaseEnv()}
 	names, sim := a.deviceNames()
-	byName := slices.Contains(l.runtime.CDISpecDirs, a.d.o.LeaseDir) && a.d.o.LeaseDir != ""
+	byName := slices.Contains(l.info().CDISpecDirs, a.d.o.LeaseDir) && a.d.o.LeaseDir != ""
 	switch {
 	case byName:
 		if len(sim) > 1 {
@@ -42,6 +43,9 @@ func (a *attempt) containerSpec(l *link) (agentrpc.ContainerSpec, error) {
 			return s, fmt.Errorf("write the lease: %w", err)
 		}
 		s.CDIDevices = append(names, name)
+	case a.d.o.Mode == Shared && a.d.o.LeaseDir != "":
+		return s, fmt.Errorf("Podman %s of %s reads CDI specs in %s only, and leases are written to %s: start gputopd with --cdi-dir set to a directory it reads",
+			l.info().PodmanVersion, a.user.Name, strings.Join(l.info().CDISpecDirs, ", "), a.d.o.LeaseDir)
 	default:
 		// NVIDIA's own spec is the admin's and any Podman sees it; only what we would have written goes in directly.
 		if len(sim) > 0 {
@@ -69,6 +73,8 @@ func (d *Daemon) finder() cdi.Finder { return cdi.Finder{Dirs: d.o.SpecDirs} }
 // leaseEnv is what a job finds in its environment about what it was given.
 func (a *attempt) leaseEnv() []string {
 	env := []string{
+		// An image's own value would have NVIDIA's older hook, where that is installed, add every card.
+		"NVIDIA_VISIBLE_DEVICES=void",
 		"GPUTOP_JOB_ID=" + a.id.Job.String(),
 		fmt.Sprintf("GPUTOP_ATTEMPT=%d", a.id.Number),
 	}

@@ -19,6 +19,8 @@ const (
 	prepareAtOnce = 4
 	// imageFresh is how long an image that was found good is taken to be so.
 	imageFresh = 10 * time.Minute
+	// awayPause is how long a job waits whose owner's agent or Podman did not answer.
+	awayPause = 10 * time.Second
 )
 
 // imageKey is what decides which image a job gets.
@@ -149,11 +151,18 @@ func (d *Daemon) askPrepare(ctx context.Context, id engine.JobID, u engine.User,
 
 // prepared takes over what came of a preparation.
 func (d *Daemon) prepared(c *change, img agentrpc.Image, err error) error {
+	e := d.state.jobs[c.job.ID]
+	e.away = ""
 	if err == nil {
 		c.job.Prepared, c.job.ImageID, c.job.ImageDigest = true, img.ID, img.Digest
 		return c.move(engine.EvPrepared)
 	}
 	code := agentrpc.CodeOf(err)
+	if code == agentrpc.CodeUnavailable {
+		// Nobody answered, as when a user's manager starts late at boot: that is no fault of the job's.
+		e.away, c.job.NotBefore = err.Error(), c.now.Add(awayPause)
+		return c.move(engine.EvPrepared)
+	}
 	final := code == agentrpc.CodeInvalid || code == agentrpc.CodeNotFound || c.job.Faults >= engine.MaxFaults
 	if final {
 		c.job.Message, c.job.Ended = err.Error(), c.now

@@ -75,7 +75,7 @@ func (d *Daemon) snapshot() scheduler.Snapshot {
 	s := d.heldSnapshot()
 	for _, e := range d.state.jobs {
 		if e.job.State.Queued() {
-			s.Pending = append(s.Pending, pendingOf(&e.job))
+			s.Pending = append(s.Pending, pendingOf(e))
 		}
 	}
 	return s
@@ -112,12 +112,15 @@ func (d *Daemon) heldBy(e *entry, a *engine.Attempt) scheduler.Held {
 	return h
 }
 
-func pendingOf(j *engine.Job) scheduler.Pending {
+func pendingOf(e *entry) scheduler.Pending {
+	j := &e.job
 	p := scheduler.Pending{Job: j.ID, Owner: j.Owner.UID, Class: j.Spec.Class, Queued: j.Queued, Request: j.Spec.Request,
 		TimeLimit: j.Spec.TimeLimit, NotBefore: j.NotBefore}
 	switch {
 	case j.Held:
 		p.Wait = engine.ReasonHeld
+	case !j.Prepared && e.away != "":
+		p.Wait, p.WaitDetail = engine.AgentUnavailable, e.away
 	case !j.Prepared || j.State == engine.Preparing:
 		p.Wait = engine.ReasonPreparing
 	}
@@ -138,7 +141,8 @@ func (d *Daemon) applyStart(s scheduler.Start) {
 	}
 	unlock, err := d.lockDevices(alloc)
 	if err != nil {
-		d.log.Info("device is locked by another daemon", "job", s.Job, "err", err)
+		d.log.Debug("device is locked by another daemon", "job", s.Job, "err", err)
+		d.queue.kick() // without that card
 		return
 	}
 	number := e.job.Attempts + 1

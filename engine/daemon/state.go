@@ -18,6 +18,8 @@ type entry struct {
 	reason   *engine.Reason
 	position int
 	progress string
+	// away is why the owner's agent could not prepare it; empty when it answered last.
+	away string
 	// view is what the owner sees; made anew at each change, never changed in place.
 	view *api.Job
 	// stop is told when the job's attempt has to stop; nil while none is under way.
@@ -51,6 +53,8 @@ type deviceState struct {
 	// actual is what each attempt's processes hold, in bytes.
 	actual map[engine.AttemptID]engine.Bytes
 	unlock func() // of the machine-wide lock, while an attempt holds the card
+	// elsewhere is until when the card counts as given out by another daemon, CLOCK_BOOTTIME nanoseconds.
+	elsewhere int64
 }
 
 func newState(live store.Live, ended []engine.Job) *state {

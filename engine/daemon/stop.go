@@ -88,8 +88,8 @@ func (d *Daemon) preempt(e *entry, c api.Caller, note string) error {
 		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s has already ended: %s", j.ID, j.State)}
 	case !j.State.Active():
 		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s does not run: it is %s", j.ID, j.State), Hint: "Only a running job can be preempted."}
-	case j.StopReason == engine.StopCancelled:
-		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s is being cancelled", j.ID)}
+	case j.StopReason == engine.StopCancelled, j.StopReason == engine.StopTimeLimit:
+		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s is being stopped for good: %s", j.ID, j.StopReason)}
 	}
 	return d.saved(d.stopActive(e, engine.StopPreempted, byWhom("preempted", c, note)))
 }
@@ -105,7 +105,7 @@ func (d *Daemon) saved(err error) error {
 // stopActive persists that a job with an attempt under way is to stop, then tells the attempt. A cancel overrides an
 // earlier preemption or time limit, not the other way round.
 func (d *Daemon) stopActive(e *entry, why engine.StopReason, text string) error {
-	if e.job.State == engine.Stopping && (e.job.StopReason == engine.StopCancelled || e.job.StopReason == why) {
+	if e.job.State == engine.Stopping && (e.job.StopReason == why || why != engine.StopCancelled) {
 		return nil
 	}
 	err := d.transact(e.job.ID, 0, func(c *change) error {

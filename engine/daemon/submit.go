@@ -60,7 +60,7 @@ func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) 
 		resp.Job = *e.view
 	})
 	if err != nil {
-		return resp, err
+		resp.Job = *jobView(&job) // the daemon stops; the next one finds the job
 	}
 	resp.Job = redact(resp.Job, c)
 	return resp, nil
@@ -105,7 +105,7 @@ func (d *Daemon) complete(c api.Caller, s engine.Spec) (engine.Spec, error) {
 		return s, invalid(fmt.Errorf("profile %s needs an image: add --image NAME, or use --profile host-env to run this machine's own programs", s.Profile))
 	}
 	if s.Name == "" && len(s.Command) > 0 {
-		s.Name = nameFrom(s.Command)
+		s.Name = draft.NameFor(s.Command)
 	}
 	if !prof.HostEnv {
 		s.CallerEnv = nil
@@ -115,24 +115,6 @@ func (d *Daemon) complete(c api.Caller, s engine.Spec) (engine.Spec, error) {
 	}
 	s.Env = maps.Clone(s.Env)
 	return s, nil
-}
-
-// nameFrom makes a job's name of its command's first word.
-func nameFrom(command []string) string {
-	name := command[0]
-	if i := strings.LastIndexByte(name, '/'); i >= 0 && i < len(name)-1 {
-		name = name[i+1:]
-	}
-	name = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '_'
-		}
-		return r
-	}, strings.ToValidUTF8(name, "_"))
-	if r := []rune(name); len(r) > 40 {
-		name = string(r[:40])
-	}
-	return name
 }
 
 func invalid(err error) error { return &api.Error{Code: api.CodeInvalid, Message: err.Error()} }
@@ -182,23 +164,30 @@ func (d *Daemon) userReady(ctx context.Context, c api.Caller, s engine.Spec) (ag
 	if err != nil {
 		return agentrpc.RuntimeInfo{}, none, &api.Error{Code: api.CodeUnavailable, Message: err.Error() + "; the job was not accepted", Hint: "See gputop doctor, or the daemon's log."}
 	}
-	if p := l.runtime.Problem; p != nil {
-		return l.runtime, none, &api.Error{Code: api.CodeInvalid, Message: "no job of " + c.Name + " can run: " + p.Message, Hint: p.Fix}
+	if l.info().Problem != nil {
+		// It may have been mended since the agent came.
+		if err := l.probe(ctx); err != nil {
+			d.log.Warn("agent not asked again", "user", c.Name, "err", err)
+		}
+	}
+	rt := l.info()
+	if p := rt.Problem; p != nil {
+		return rt, none, &api.Error{Code: api.CodeInvalid, Message: "no job of " + c.Name + " can run: " + p.Message, Hint: p.Fix}
 	}
 	key, _, err := keyOf(c.User, &s)
 	if err != nil {
-		return l.runtime, none, invalid(err)
+		return rt, none, invalid(err)
 	}
 	if img, ok := d.images.get(key); ok {
-		return l.runtime, img, nil
+		return rt, img, nil
 	}
 	if !key.hostEnv && strings.HasPrefix(key.image, "localhost/") {
 		var img agentrpc.Image
 		err := l.call(ctx, agentrpc.MethodResolveImage, agentrpc.ResolveImageArgs{Image: key.image}, &img)
 		if err == nil && !img.Found {
-			return l.runtime, none, &api.Error{Code: api.CodeInvalid, Message: fmt.Sprintf("image %s is not in your local store, and localhost/ images cannot be pulled", key.image),
+			return rt, none, &api.Error{Code: api.CodeInvalid, Message: fmt.Sprintf("image %s is not in your local store, and localhost/ images cannot be pulled", key.image),
 				Hint: "List what is there with: podman images"}
 		}
 	}
-	return l.runtime, none, nil
+	return rt, none, nil
 }

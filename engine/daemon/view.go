@@ -68,6 +68,11 @@ func redact(v api.Job, c api.Caller) api.Job {
 	v.Mine = owner.Is(c.User)
 	if !maySee(c, owner) {
 		v.Command, v.Message, v.Progress = "", "", ""
+		if v.Reason != nil && v.Reason.Code == engine.AgentUnavailable {
+			r := *v.Reason
+			r.Detail = "" // an error of the owner's agent may name the owner's files
+			v.Reason = &r
+		}
 	}
 	return v
 }

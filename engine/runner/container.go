@@ -269,6 +269,9 @@ func (a *Agent) remove(ctx context.Context, r agentrpc.Ref) (none, error) {
 		return nil
 	})
 	if err == nil || agentrpc.CodeOf(err) == agentrpc.CodeNotFound {
+		a.mu.Lock()
+		delete(a.verdicts, r.ID)
+		a.mu.Unlock()
 		return nil, nil
 	}
 	if _, lerr := a.look(ctx, name); agentrpc.CodeOf(lerr) == agentrpc.CodeNotFound && lerr != nil {

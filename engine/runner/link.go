@@ -47,6 +47,9 @@ func (a *Agent) serveEngine(ctx context.Context) {
 
 // session is one link, from dial to its end.
 func (a *Agent) session(ctx context.Context) error {
+	// The first look at Podman may take long on a cold machine, and the engine does not wait long for a connected agent
+	// to say hello.
+	runtime := a.recentRuntime(ctx)
 	c, r, err := dialEngine(ctx, a.o.EngineSocket)
 	if err != nil {
 		return err
@@ -54,7 +57,7 @@ func (a *Agent) session(ctx context.Context) error {
 	defer c.Close()
 	conn := agentrpc.NewConn(c, r, a.handle, nil)
 	hello := agentrpc.Hello{
-		Protocol: agentrpc.Protocol, Version: a.o.Version, PID: os.Getpid(), Runtime: a.recentRuntime(ctx),
+		Protocol: agentrpc.Protocol, Version: a.o.Version, PID: os.Getpid(), Runtime: runtime,
 	}
 	if err := conn.Note(agentrpc.NoteHello, hello); err != nil {
 		return fmt.Errorf("say hello to the engine: %w", err)

@@ -153,6 +153,9 @@ func (a *Agent) describe(info *agentrpc.RuntimeInfo, h *define.Info) {
 	if info.CgroupVersion == 1 {
 		info.Warnings = append(info.Warnings, "this machine has cgroup v1: rootless containers get no CPU or memory limits")
 	}
+	if info.Linger != nil && !*info.Linger {
+		info.Warnings = append(info.Warnings, "your jobs end when you log out: systemd ends what runs for you then (to keep them: loginctl enable-linger "+a.user.Name+")")
+	}
 	if a.host.initPath == "" {
 		info.Warnings = append(info.Warnings, "catatonit is not installed: jobs run without an init process (sudo apt-get install catatonit)")
 	}

@@ -123,7 +123,7 @@ func answers(ctx context.Context, socket string) error {
 	return c.Close()
 }
 
-// StateDir is the directory of a user's personal daemon.
+// stateDir is the directory of a user's personal daemon.
 func (o Options) stateDir() (string, error) {
 	dir := o.Getenv("GPUTOP_STATE_DIR")
 	if dir == "" {
