@@ -29,6 +29,8 @@ type Profile struct {
 	Image      string `yaml:"image"`
 	NeedsImage bool   `yaml:"needs_image"`
 	HostEnv    bool   `yaml:"host_env"`
+	// GPUs is how many whole GPUs a job gets that does not say; nil leaves that to the daemon.
+	GPUs *int `yaml:"gpus"`
 	// MountHome mounts the home directory read-write at its own path.
 	MountHome bool `yaml:"mount_home"`
 	// KeepEntrypoint runs the job's command as arguments of the image's entrypoint instead of as the program.
@@ -170,6 +172,9 @@ func (p Profile) check() (key string, err error) {
 	}
 	if key, err := p.checkImage(); err != nil {
 		return key, err
+	}
+	if p.GPUs != nil && *p.GPUs < 0 {
+		return "gpus", fmt.Errorf("%d: want 0 or more", *p.GPUs)
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		if !envForm.MatchString(name) {

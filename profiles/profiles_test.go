@@ -11,7 +11,7 @@ import (
 func TestBuiltin(t *testing.T) {
 	want := []Profile{
 		{Name: "container", NeedsImage: true, Network: "private", Caches: []string{".cache/huggingface", ".cache/torch", ".cache/pip"}},
-		{Name: "cpu", HostEnv: true, MountHome: true, Network: "host"},
+		{Name: "cpu", HostEnv: true, GPUs: new(int), MountHome: true, Network: "host"},
 		{Name: "demo", Image: "localhost/gputop-demo:latest", Network: "none"},
 		{Name: "host-env", HostEnv: true, MountHome: true, Network: "host"},
 	}

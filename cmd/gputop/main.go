@@ -31,8 +31,8 @@ type cli struct {
 	out, err io.Writer
 	now      func() time.Time
 
-	socket, simulate string
-	json             bool
+	socket, simulate, library string
+	json                      bool
 }
 
 func main() { os.Exit(run()) }
@@ -78,6 +78,7 @@ func (c *cli) command() *cobra.Command {
 	})
 	root.PersistentFlags().StringVar(&c.socket, "socket", "", "talk to the daemon on this socket (default $GPUTOP_SOCKET, else found)")
 	root.PersistentFlags().StringVar(&c.simulate, "simulate", "", "start a personal daemon with simulated GPUs, for example a100-40gb:4 (default $GPUTOP_SIMULATE)")
+	root.PersistentFlags().StringVar(&c.library, "nvml-library", "", "start a personal daemon with this libnvidia-ml.so.1 instead of the system's")
 	root.SetOut(c.out)
 	root.SetErr(c.err)
 	root.AddCommand(c.submitCommand(), c.lsCommand(), c.showCommand(), c.logsCommand(), c.cancelCommand(), c.preemptCommand(),
@@ -87,7 +88,7 @@ func (c *cli) command() *cobra.Command {
 
 // open finds the daemon, and starts a personal one if there is none.
 func (c *cli) open(ctx context.Context) (*api.Client, error) {
-	return connect.Open(ctx, connect.Options{Socket: c.socket, Simulate: c.simulate})
+	return connect.Open(ctx, connect.Options{Socket: c.socket, Simulate: c.simulate, Library: c.library})
 }
 
 // requestTime bounds requests that answer at once.

@@ -161,7 +161,7 @@ func (c *cli) submit(ctx context.Context, f draft.Fields, dryRun bool) error {
 		if err != nil {
 			return err
 		}
-		spec, err := draft.Build(f, draft.Defaults(info.Defaults), callerHere())
+		spec, err := draft.Build(f, draft.Defaults(info.DefaultsFor(f.Profile)), callerHere())
 		if err != nil {
 			return typed(err)
 		}

@@ -46,7 +46,7 @@ func (c *cli) top(ctx context.Context, once bool) error {
 		if err != nil {
 			return engine.Spec{}, err
 		}
-		return draft.Build(f, draft.Defaults(info.Defaults), callerHere())
+		return draft.Build(f, draft.Defaults(info.DefaultsFor(f.Profile)), callerHere())
 	}})
 }
 

@@ -161,6 +161,8 @@ type ContainerSpec struct {
 	HostEnv bool `json:"host_env,omitempty"`
 	// MountHome mounts the home directory read-write at its own path.
 	MountHome bool `json:"mount_home,omitempty"`
+	// Caches are directories relative to the home directory that jobs share: inside they lie below /root, root's home.
+	Caches []string `json:"caches,omitempty"`
 	// CDIDevices are qualified CDI names, resolved by Podman.
 	CDIDevices []string `json:"cdi_devices,omitempty"`
 	// Edits are applied directly where Podman cannot see our leases; never together with CDIDevices.

@@ -25,6 +25,9 @@ const (
 	maxList     = 100_000
 )
 
+// maxNote is the longest reason for a stop, in bytes: it stays in the job's story and goes to every watcher.
+const maxNote = 1000
+
 func mustJSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -140,6 +143,9 @@ func (s *Server) stop(why engine.StopReason) func(*http.Request, Caller, engine.
 		var req StopRequest
 		if err := s.body(r, &req); err != nil {
 			return nil, err
+		}
+		if len(req.Reason) > maxNote {
+			return nil, &Error{Code: CodeInvalid, Message: fmt.Sprintf("the reason is %d bytes long; at most %d are kept", len(req.Reason), maxNote)}
 		}
 		return s.b.Stop(r.Context(), c, id, why, req.Reason)
 	}

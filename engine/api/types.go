@@ -32,6 +32,20 @@ type Info struct {
 	Profiles []Profile `json:"profiles"`
 }
 
+// DefaultsFor is what a job of a profile (empty: the default one) gets that does not say.
+func (i Info) DefaultsFor(profile string) Defaults {
+	d := i.Defaults
+	if profile != "" {
+		d.Profile = profile
+	}
+	for _, p := range i.Profiles {
+		if p.Name == d.Profile && p.GPUs != nil {
+			d.GPUs = *p.GPUs
+		}
+	}
+	return d
+}
+
 // Defaults are what a job gets that does not say.
 type Defaults struct {
 	Profile   string        `json:"profile"`
@@ -47,6 +61,8 @@ type Profile struct {
 	// Image is the image it brings; NeedsImage says that the job must name one.
 	Image      string `json:"image,omitempty"`
 	NeedsImage bool   `json:"needs_image,omitempty"`
+	// GPUs is how many whole GPUs its jobs get that do not say; nil for Defaults.GPUs.
+	GPUs *int `json:"gpus,omitempty"`
 }
 
 // SubmitRequest is a new job. Amounts are numbers here; the client reads what people type.

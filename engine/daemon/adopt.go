@@ -82,6 +82,9 @@ func (a *attempt) find(ctx context.Context) (agentrpc.Container, *engine.Ending)
 		if ctx.Err() != nil {
 			return c, nil
 		}
+		if end := a.unheard(); end != nil {
+			return c, end
+		}
 		a.d.log.Warn("container not found yet", "attempt", a.id, "err", err)
 		if !sleep(ctx, wait) {
 			return c, nil
@@ -99,6 +102,21 @@ func (a *attempt) find(ctx context.Context) (agentrpc.Container, *engine.Ending)
 	return c, nil
 }
 
+// unheard is the end of an attempt that was told to stop while nobody answers for its container. What never got a
+// process, and what is seen gone here, has ended: its device does not wait for an agent that may never come. It is nil
+// while the process is there.
+func (a *attempt) unheard() *engine.Ending {
+	if !a.stopped() && a.stopSent == 0 {
+		return nil
+	}
+	if a.rec.PID != 0 && a.rec.BootID == a.d.o.System.BootID {
+		if p, ok := a.d.o.System.Process(a.rec.PID); ok && p.Start == a.rec.PIDStart {
+			return nil
+		}
+	}
+	return &engine.Ending{Started: !a.rec.Started.IsZero(), Fault: "it was stopped, and its owner's agent did not answer"}
+}
+
 // missing is the end of an attempt whose container is not there.
 func (a *attempt) missing() *engine.Ending {
 	if a.rec.Started.IsZero() {
@@ -112,9 +130,9 @@ func (a *attempt) missing() *engine.Ending {
 
 // adopted records a container found running.
 func (a *attempt) adopted(ctx context.Context, c agentrpc.Container) error {
-	p, ok := a.d.o.System.Process(c.PID)
-	if !ok || p.UID != a.user.UID {
-		return fmt.Errorf("its process %d is not one of %s", c.PID, a.user.Name)
+	p, err := a.process(c.PID)
+	if err != nil {
+		return err
 	}
 	if a.rec.PID != 0 && a.rec.PIDStart != 0 && (a.rec.PID != c.PID || a.rec.PIDStart != p.Start) {
 		return fmt.Errorf("its process is %d and not the %d that was started", c.PID, a.rec.PID)

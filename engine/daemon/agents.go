@@ -3,8 +3,10 @@ package daemon
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,7 +58,26 @@ func (l *link) call(ctx context.Context, m agentrpc.Method, params, out any) err
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return l.conn.Call(ctx, m, params, out)
+	err := l.conn.Call(ctx, m, params, out)
+	var refused *agentrpc.Error
+	if errors.As(err, &refused) {
+		refused.Message = said(refused.Message)
+	}
+	return err
+}
+
+// maxSaid is the longest sentence of an agent's that is kept, in bytes; maxNotes how many of a container's notes are.
+const (
+	maxSaid  = 2000
+	maxNotes = 16
+)
+
+// said is a sentence of an agent's, cut to what is worth keeping: what an agent sends ends in the database.
+func said(s string) string {
+	if len(s) <= maxSaid {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxSaid], "") + "…"
 }
 
 // agents keeps one link per user. The newest connection of a user wins: an agent that hangs is replaced.

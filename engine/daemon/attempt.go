@@ -3,10 +3,12 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"gputop/engine"
 	"gputop/engine/agentrpc"
+	"gputop/engine/host"
 )
 
 // attempt carries one try of a job from its allocation to the release. It runs in a goroutine of its own; everything
@@ -148,19 +150,31 @@ func (a *attempt) startFailed(ctx context.Context, c agentrpc.Container, err err
 func (a *attempt) created(ctx context.Context, c agentrpc.Container) error {
 	return a.save(ctx, func(ch *change) error {
 		ch.attempt.ContainerID = c.ID
-		for _, n := range c.Notes {
-			ch.event("note", n)
+		for _, n := range c.Notes[:min(len(c.Notes), maxNotes)] {
+			ch.event("note", said(n))
 		}
 		return nil
 	})
 }
 
-// initialized takes the process the agent names, after checking that it is the owner's.
+// process reads a process that the agent says is the container's first one, and checks that it can be: the owner's, and
+// not in the host's own PID namespace, by which everybody's processes on the cards would count as this job's.
+func (a *attempt) process(pid int) (host.Process, error) {
+	p, ok := a.d.o.System.Process(pid)
+	switch self, _ := a.d.o.System.Process(os.Getpid()); {
+	case !ok || p.UID != a.user.UID:
+		return p, fmt.Errorf("its process %d is not one of %s", pid, a.user.Name)
+	case p.PIDNamespace != 0 && p.PIDNamespace == self.PIDNamespace:
+		return p, fmt.Errorf("its process %d is in no container", pid)
+	}
+	return p, nil
+}
+
+// initialized takes the process the agent names, if it can be the container's.
 func (a *attempt) initialized(ctx context.Context, c agentrpc.Container) error {
-	p, ok := a.d.o.System.Process(c.PID)
-	if !ok || p.UID != a.user.UID {
-		return &agentrpc.Error{Code: agentrpc.CodeFailed,
-			Message: fmt.Sprintf("the container's process %d is not one of %s", c.PID, a.user.Name)}
+	p, err := a.process(c.PID)
+	if err != nil {
+		return &agentrpc.Error{Code: agentrpc.CodeFailed, Message: err.Error()}
 	}
 	return a.save(ctx, func(ch *change) error {
 		ch.attempt.PID, ch.attempt.PIDStart, ch.attempt.PIDNamespace = c.PID, p.Start, p.PIDNamespace
@@ -192,7 +206,9 @@ func (a *attempt) watch(ctx context.Context, c agentrpc.Container) *engine.Endin
 	}
 	for {
 		if a.stopped() {
-			a.sendStop(ctx)
+			if end := a.sendStop(ctx); end != nil {
+				return end
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -217,7 +233,7 @@ func (a *attempt) look(ctx context.Context) *engine.Ending {
 	defer cancel()
 	l, err := a.d.agents.get(actx, a.user)
 	if err != nil {
-		return nil
+		return a.unheard()
 	}
 	var c agentrpc.Container
 	err = l.call(actx, agentrpc.MethodInspect, a.ref(), &c)
@@ -226,7 +242,7 @@ func (a *attempt) look(ctx context.Context) *engine.Ending {
 		return &engine.Ending{Started: true, Fault: "its container was removed outside gputop"}
 	case err != nil:
 		a.d.log.Warn("container not inspected", "attempt", a.id, "err", err)
-		return nil
+		return a.unheard()
 	case c.Running(), c.State == "removing":
 		return nil
 	}
@@ -243,15 +259,15 @@ func (a *attempt) ended(c agentrpc.Container) *engine.Ending {
 	switch c.State {
 	case "exited", "stopped":
 		if c.StartedAt.IsZero() || c.FinishedAt.IsZero() {
-			return &engine.Ending{Started: ran, Fault: firstOf(c.Error, "its container ended without a record of when")}
+			return &engine.Ending{Started: ran, Fault: firstOf(said(c.Error), "its container ended without a record of when")}
 		}
 		return &engine.Ending{Started: true, ExitCode: c.ExitCode, OOMKilled: c.OOMKilled, Memory: a.rec.Allocation.Memory}
 	}
 	return &engine.Ending{Started: ran, Fault: fmt.Sprintf("its container was found %s and not running", c.State)}
 }
 
-// sendStop tells the container to end, until the agent has taken it.
-func (a *attempt) sendStop(ctx context.Context) {
+// sendStop tells the container to end, until the agent has taken it or the end is seen without it.
+func (a *attempt) sendStop(ctx context.Context) *engine.Ending {
 	for wait := 500 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		actx, cancel := context.WithTimeout(ctx, callTimeout)
 		l, err := a.d.agents.get(actx, a.user)
@@ -261,11 +277,14 @@ func (a *attempt) sendStop(ctx context.Context) {
 		cancel()
 		if err == nil || agentrpc.CodeOf(err) == agentrpc.CodeNotFound {
 			a.stopping, a.stopSent = false, a.d.o.System.Boottime()
-			return
+			return nil
+		}
+		if end := a.unheard(); end != nil && ctx.Err() == nil {
+			return end
 		}
 		a.d.log.Warn("stop not delivered, trying again", "attempt", a.id, "err", err)
 		if !sleep(ctx, wait) {
-			return
+			return nil
 		}
 	}
 }

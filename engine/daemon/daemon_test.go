@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/goleak"
 
@@ -32,8 +33,10 @@ type box struct {
 	bootID string
 	boot   atomic.Int64
 	agent  *fakeAgent
-	silent bool // agents do not come
+	silent atomic.Bool // agents do not come
 	lock   func(engine.DeviceID) (func(), error)
+	// namespace is the PID namespace that all processes are in, the daemon's own too; 0 is unknown.
+	namespace atomic.Uint64
 
 	store  *store.Store
 	d      *Daemon
@@ -64,14 +67,14 @@ func (b *box) start() {
 	}
 	b.d, err = New(ctx, Options{Mode: Shared, Store: st, Devices: devices, Policy: DefaultPolicy(), Log: log,
 		StartAgent: func(engine.User) error {
-			if !b.silent {
+			if !b.silent.Load() {
 				b.agent.connect(ctx, b.d, &b.done)
 			}
 			return nil
 		},
 		System: System{LockDevice: b.lock, Now: time.Now, Boottime: b.boot.Load, BootID: b.bootID, CPUs: 64, Memory: 256 * engine.GiB,
 			Process: func(pid int) (host.Process, bool) {
-				return host.Process{UID: me().UID, Start: 7, PIDNamespace: 0}, b.running(pid)
+				return host.Process{UID: me().UID, Start: 7, PIDNamespace: b.namespace.Load()}, b.running(pid)
 			}}})
 	if err != nil {
 		b.t.Fatal(err)
@@ -419,15 +422,92 @@ func TestNoAgentIsNotLost(t *testing.T) {
 	id := b.submit(spec(engine.Medium, "run"))
 	b.untilState(id, engine.Running)
 	b.stop()
-	b.silent = true
+	b.silent.Store(true)
 	b.start()
 	// Nothing is decided while nobody answers: the job keeps its state and its card.
 	other := b.d.snapshotForTest(t)
 	if len(other.Held) != 1 {
 		t.Fatalf("held %+v", other.Held)
 	}
-	b.silent = false
+	b.silent.Store(false)
 	b.agent.connect(b.d.runCtx, b.d, &b.done)
 	b.agent.end(b.container(id, 1), 0)
 	b.untilState(id, engine.Succeeded)
+}
+
+// An agent that answers nothing must not keep a card from the others for ever.
+func TestStopWithoutAnswersGivesTheCardBack(t *testing.T) {
+	silent := func(m agentrpc.Method, _ *agentrpc.Conn) error {
+		if m == agentrpc.MethodPrepare || m == agentrpc.MethodResolveImage || m == agentrpc.MethodProbe {
+			return nil
+		}
+		return errors.New("no answer")
+	}
+	for _, c := range []struct {
+		name string
+		// before and after are done before the job starts and before it is cancelled.
+		before, after func(b *box)
+		state         engine.JobState
+	}{
+		{"never started", func(b *box) { b.agent.hooks(silent, nil) }, func(*box) {}, engine.Starting},
+		{"process gone", func(*box) {}, func(b *box) {
+			b.agent.hooks(silent, nil)
+			b.agent.alter(b.container(1, 1), func(c *agentrpc.Container) { c.PID = 0 })
+		}, engine.Running},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBox(t, 1)
+			c.before(b)
+			id := b.submit(spec(engine.Medium, "run"))
+			b.untilState(id, c.state)
+			c.after(b)
+			if _, err := b.d.Stop(t.Context(), b.caller(), id, engine.StopCancelled, ""); err != nil {
+				t.Fatal(err)
+			}
+			b.untilState(id, engine.Cancelled)
+		})
+	}
+}
+
+func TestStopWithoutAnswersWaitsForALivingProcess(t *testing.T) {
+	b := newBox(t, 1)
+	id := b.submit(spec(engine.Medium, "run"))
+	b.untilState(id, engine.Running)
+	asked := make(chan struct{}, 100)
+	b.agent.hooks(func(m agentrpc.Method, _ *agentrpc.Conn) error {
+		if m == agentrpc.MethodStop {
+			asked <- struct{}{}
+		}
+		return errors.New("no answer")
+	}, nil)
+	if _, err := b.d.Stop(t.Context(), b.caller(), id, engine.StopCancelled, ""); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	<-asked
+	if held := b.d.snapshotForTest(t).Held; len(held) != 1 {
+		t.Errorf("held %+v while the process is there", held)
+	}
+	b.agent.hooks(nil, nil)
+	b.untilState(id, engine.Cancelled)
+}
+
+// A process of the host, as the container's, would have everybody's processes on the card count as this job's.
+func TestProcessOfTheHostIsNoContainers(t *testing.T) {
+	b := newBox(t, 1)
+	b.namespace.Store(4026531836)
+	id := b.submit(spec(engine.Medium, "run"))
+	j := b.until(id, "back in the queue after a fault", func(j api.Job) bool { return j.State == engine.Pending && j.Attempt == 1 })
+	if n := b.agent.started(b.container(id, 1)); n != 0 || !strings.Contains(j.Message, "is in no container") {
+		t.Errorf("started %d times: %s", n, j.Message)
+	}
+}
+
+func TestAgentsSentencesAreBounded(t *testing.T) {
+	if got := said("short"); got != "short" {
+		t.Errorf("said: %q", got)
+	}
+	if got := said(strings.Repeat("é", maxSaid)); len(got) > maxSaid+len("…") || !utf8.ValidString(got) {
+		t.Errorf("%d bytes, valid %t", len(got), utf8.ValidString(got))
+	}
 }

@@ -22,7 +22,7 @@ func (a *attempt) containerSpec(l *link) (agentrpc.ContainerSpec, error) {
 	s := agentrpc.ContainerSpec{
 		Name: a.rec.Container, Attempt: a.id, ImageID: a.img, Command: a.spec.Command, KeepEntrypoint: prof.KeepEntrypoint,
 		Env: map[string]string{}, Workdir: a.spec.Workdir, Mounts: a.spec.Mounts,
-		HostEnv: prof.HostEnv && a.spec.Image == "", MountHome: prof.MountHome, Network: prof.Network,
+		HostEnv: prof.HostEnv && a.spec.Image == "", MountHome: prof.MountHome, Caches: prof.Caches, Network: prof.Network,
 		CPUs: a.rec.Allocation.CPUs, Memory: a.rec.Allocation.Memory, ShmSize: a.rec.Allocation.Memory / 2,
 		Output: expandOutput(a.spec.Output, a.id),
 	}
@@ -55,8 +55,7 @@ func (a *attempt) containerSpec(l *link) (agentrpc.ContainerSpec, error) {
 		s.CDIDevices, s.Edits = names, directEdits(lease)
 	}
 	if problems := a.d.finder().Check(a.user.UID, s.CDIDevices...); len(problems) > 0 {
-		p := problems[0]
-		return s, fmt.Errorf("%s; %s", p.Message, p.Fix)
+		return s, &problems[0]
 	}
 	return s, a.noteDevices(s)
 }

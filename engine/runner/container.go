@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"time"
 
@@ -168,6 +169,7 @@ func (a *Agent) plan(ctx context.Context, c agentrpc.ContainerSpec) (plan, error
 			return p, err
 		}
 	}
+	p.prepareCaches()
 	if c.HostEnv {
 		p.hostDirs = existingHostDirs("/")
 	}
@@ -181,6 +183,24 @@ func (a *Agent) plan(ctx context.Context, c agentrpc.ContainerSpec) (plan, error
 		return p, err
 	}
 	return p, a.planCopy(c, p.logPath)
+}
+
+// prepareCaches makes the job's cache directories. A job without them only downloads again, so that none is no error.
+func (p *plan) prepareCaches() {
+	if len(p.spec.Caches) == 0 || p.spec.HostEnv || p.spec.MountHome {
+		return
+	}
+	home, err := checkHome(p.user)
+	if err != nil {
+		return
+	}
+	p.home = home
+	for _, c := range p.spec.Caches {
+		dir := filepath.Join(home, c)
+		if filepath.IsLocal(c) && os.MkdirAll(dir, 0o700) == nil && checkSource("cache", dir) == nil {
+			p.caches = append(p.caches, c)
+		}
+	}
 }
 
 // slot takes one of the places for creating and starting.

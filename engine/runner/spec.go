@@ -41,6 +41,8 @@ type plan struct {
 	// hostDirs are the host's directories for a host-environment container; home is the physical path of the home.
 	hostDirs []string
 	home     string
+	// caches are those of the job's cache directories that are there, relative to home.
+	caches []string
 }
 
 // buildSpec makes Podman's specification and the notes on what could not be had.
@@ -141,6 +143,9 @@ func mounts(p plan, s *specgen.SpecGenerator) {
 		add(engine.Mount{Source: p.user.Home, Target: p.user.Home})
 		// A home behind a link is entered by both names.
 		same(p.home)
+	}
+	for _, c := range p.caches {
+		add(engine.Mount{Source: filepath.Join(p.home, c), Target: filepath.Join("/root", c)})
 	}
 	for _, m := range p.spec.Mounts {
 		add(m)

@@ -193,6 +193,8 @@ func TestBuildSpec(t *testing.T) {
 		}, work + checkpoints + "net host\nnote no CPU limit: this machine has cgroup v1, where rootless containers get none\nnote no memory limit: this machine has cgroup v1, where rootless containers get none\n"},
 		{"cpu not delegated", func(p *plan) { p.spec.CPUs = 1; p.runtime.Controllers = []string{"memory", "pids"} },
 			work + checkpoints + "net host\n" + pids + "note no CPU limit: the cpu controller is not delegated to users (systemd: Delegate=cpu for user@.service)\n"},
+		{"caches of the home are in root's home", func(p *plan) { p.caches = []string{".cache/pip"} },
+			"mount /home/alice/.cache/pip:/root/.cache/pip:rw\n" + work + checkpoints + "net host\n" + pids},
 		{"no network", func(p *plan) { p.spec.Network = "none" }, work + checkpoints + "net none\n" + pids},
 		{"private", func(p *plan) { p.spec.Network = "private" }, work + checkpoints + "net pasta\n" + pids},
 		{"private without tun", func(p *plan) { p.spec.Network, p.host.tun = "private", false },
@@ -291,5 +293,25 @@ func TestHostEnvTar(t *testing.T) {
 	}
 	if !strings.HasPrefix(got["etc/passwd"], "0 644 alice:x:0:0::/home/alice:/bin/bash\nroot:") {
 		t.Errorf("passwd %q", got["etc/passwd"])
+	}
+}
+
+func TestCachesAreMadeAndALinkToDevicesIsNone(t *testing.T) {
+	home := t.TempDir()
+	if err := os.Symlink("/dev", filepath.Join(home, "dev")); err != nil {
+		t.Fatal(err)
+	}
+	p := plan{user: account.Account{User: engine.User{UID: uint32(os.Getuid()), Name: "alice"}, Home: home},
+		spec: agentrpc.ContainerSpec{Caches: []string{".cache/pip", "dev", "../other"}}}
+	p.prepareCaches()
+	if !slices.Equal(p.caches, []string{".cache/pip"}) {
+		t.Errorf("caches %q", p.caches)
+	}
+	if fi, err := os.Stat(filepath.Join(home, ".cache/pip")); err != nil || !fi.IsDir() {
+		t.Errorf("the cache is not there: %v", err)
+	}
+	p.spec.MountHome, p.caches = true, nil
+	if p.prepareCaches(); p.caches != nil {
+		t.Errorf("caches %q besides the whole home", p.caches)
 	}
 }

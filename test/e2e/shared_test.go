@@ -22,10 +22,15 @@ type sharedBox struct {
 	dir, socket string
 	cmd         *exec.Cmd
 	log         string
-	simulate    string
+	cards       []string // the daemon's flags that say which
 }
 
 func shared(t *testing.T, simulate string) *sharedBox {
+	t.Helper()
+	return sharedWith(t, "--simulate", simulate)
+}
+
+func sharedWith(t *testing.T, cards ...string) *sharedBox {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gputop-shared-")
 	if err != nil {
@@ -34,7 +39,7 @@ func shared(t *testing.T, simulate string) *sharedBox {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	b := &sharedBox{t: t, dir: dir, socket: filepath.Join(dir, "gputop.sock"), log: filepath.Join(dir, "daemon.log"), simulate: simulate}
+	b := &sharedBox{t: t, dir: dir, socket: filepath.Join(dir, "gputop.sock"), log: filepath.Join(dir, "daemon.log"), cards: cards}
 	b.start()
 	t.Cleanup(func() {
 		b.kill()
@@ -61,7 +66,8 @@ func (b *sharedBox) start() {
 		b.t.Fatal(err)
 	}
 	defer log.Close()
-	b.cmd = exec.Command(filepath.Join(bin, "gputopd"), "serve", "--shared", "--state-dir", filepath.Join(b.dir, "state"), "--socket", b.socket, "--simulate", b.simulate)
+	args := append([]string{"serve", "--shared", "--state-dir", filepath.Join(b.dir, "state"), "--socket", b.socket}, b.cards...)
+	b.cmd = exec.Command(filepath.Join(bin, "gputopd"), args...)
 	b.cmd.Stdout, b.cmd.Stderr = log, log
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := b.cmd.Start(); err != nil {
@@ -70,7 +76,7 @@ func (b *sharedBox) start() {
 	p := b.person(alice)
 	p.eventually("the shared daemon has seen its GPUs", func() (bool, string) {
 		r := p.try("gputop", "top", "--once")
-		return r.code == 0 && strings.Contains(r.out, "SIMULATED"), r.out + r.err
+		return r.code == 0 && strings.Contains(r.out, "GiB"), r.out + r.err
 	})
 }
 

@@ -46,6 +46,8 @@ type Options struct {
 	Socket string
 	// Simulate is handed to a personal daemon that is started, in front of $GPUTOP_SIMULATE.
 	Simulate string
+	// Library is the path of the NVML library for a personal daemon that is started; empty for the system's.
+	Library string
 	// NoStart only looks.
 	NoStart bool
 
@@ -214,6 +216,9 @@ func (o Options) start(ctx context.Context, dir, socket string) error {
 	args := []string{"serve", "--personal", "--state-dir", dir}
 	if o.Simulate != "" {
 		args = append(args, "--simulate", o.Simulate)
+	}
+	if o.Library != "" {
+		args = append(args, "--nvml-library", o.Library)
 	}
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", log, log
