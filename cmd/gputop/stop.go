@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -51,6 +52,14 @@ func (c *cli) stopCommand(cmd *cobra.Command, done string, call stopCall) *cobra
 	return cmd
 }
 
+// ofJob says which job an error is about, where it does not itself.
+func ofJob(id engine.JobID, err error) error {
+	if strings.Contains(err.Error(), "job "+id.String()) {
+		return err
+	}
+	return fmt.Errorf("job %s: %w", id, err)
+}
+
 // stopAll goes on after a job that can't be stopped; the first such error decides the exit code.
 func (c *cli) stopAll(ctx context.Context, client *api.Client, ids []engine.JobID, note, done string, call stopCall) error {
 	var jobs []api.Job
@@ -59,10 +68,10 @@ func (c *cli) stopAll(ctx context.Context, client *api.Client, ids []engine.JobI
 		j, err := call(client, ctx, id, note)
 		if err != nil {
 			if first != nil {
-				fmt.Fprintf(c.err, "gputop: job %s: %s\n", id, termsafe.Text(err.Error()))
+				fmt.Fprintf(c.err, "gputop: %s\n", termsafe.Text(ofJob(id, err).Error()))
 				continue
 			}
-			first = fmt.Errorf("job %s: %w", id, err)
+			first = ofJob(id, err)
 			continue
 		}
 		jobs = append(jobs, j)

@@ -47,7 +47,8 @@ func loadConfig(path string, named bool) (config, error) {
 	}
 	var f fileConfig
 	if err := yaml.UnmarshalWithOptions(b, &f, yaml.Strict()); err != nil {
-		return c, fmt.Errorf("configuration %s: %s", path, yaml.FormatError(err, false, true))
+		// In one line: who started the daemon shows the last line of its log.
+		return c, fmt.Errorf("configuration %s: %s", path, yaml.FormatError(err, false, false))
 	}
 	if err := f.apply(&c); err != nil {
 		return c, fmt.Errorf("configuration %s: %w", path, err)

@@ -186,7 +186,7 @@ func (f *serveFlags) options(conf config, st *store.Store, log *slog.Logger) (da
 	} else {
 		o.System.LockDevice = host.LockDevice
 	}
-	o.StartAgent = (&agentStarter{engineSocket: f.socket, stateDir: f.stateDir, shared: f.shared, log: log}).start
+	o.StartAgent = (&agentStarter{engineSocket: f.socket, stateDir: f.stateDir, instance: st.Instance(), shared: f.shared, log: log}).start
 	return o, f.simulated(conf, st, &o)
 }
 

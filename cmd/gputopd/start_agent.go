@@ -25,6 +25,7 @@ const startTimeout = 20 * time.Second
 type agentStarter struct {
 	engineSocket string
 	stateDir     string
+	instance     string
 	shared       bool
 	log          *slog.Logger
 }
@@ -35,7 +36,9 @@ func (s *agentStarter) start(u engine.User) error {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	args := []string{"agent", "--engine-socket", s.engineSocket}
-	if !s.shared {
+	if s.shared {
+		args = append(args, "--instance", s.instance)
+	} else {
 		args = append(args, "--state-dir", filepath.Join(s.stateDir, "agent"))
 	}
 	if s.shared && !hasUserManager(u) {

@@ -44,8 +44,8 @@ func (a *attempt) containerSpec(l *link) (agentrpc.ContainerSpec, error) {
 		}
 		s.CDIDevices = append(names, name)
 	case a.d.o.Mode == Shared && a.d.o.LeaseDir != "":
-		return s, fmt.Errorf("Podman %s of %s reads CDI specs in %s only, and leases are written to %s: start gputopd with --cdi-dir set to a directory it reads",
-			l.info().PodmanVersion, a.user.Name, strings.Join(l.info().CDISpecDirs, ", "), a.d.o.LeaseDir)
+		return s, fmt.Errorf("leases are written to %s, and Podman %s of %s reads CDI specs in %s only: start gputopd with --cdi-dir set to a directory it reads",
+			a.d.o.LeaseDir, l.info().PodmanVersion, a.user.Name, strings.Join(l.info().CDISpecDirs, ", "))
 	default:
 		// NVIDIA's own spec is the admin's and any Podman sees it; only what we would have written goes in directly.
 		if len(sim) > 0 {

@@ -83,6 +83,9 @@ func checkSource(path string) error {
 	if err := checkNotKernel(real); err != nil {
 		return fmt.Errorf("%s is a link: %w", path, err)
 	}
+	if real == "/" {
+		return fmt.Errorf("%s is the whole machine, with /dev in it, which is never mounted: name the directories you need", path)
+	}
 	st, err := os.Stat(real)
 	if err != nil {
 		return fmt.Errorf("%s: %s", path, reason(err))

@@ -27,6 +27,9 @@ func here(t *testing.T) Caller {
 	if err := os.Symlink("/dev", filepath.Join(dir, "devices")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink("/", filepath.Join(dir, "everything")); err != nil {
+		t.Fatal(err)
+	}
 	return Caller{Workdir: dir, Home: dir, Environ: []string{"PATH=/usr/bin", "TOKEN=s3cret", "CONDA_TOKEN=no", "AWS_SECRET_ACCESS_KEY=no"}}
 }
 
@@ -140,6 +143,7 @@ func TestBadInput(t *testing.T) {
 		{"mount dev", Fields{Mounts: []string{"/dev:/x"}}, "mount", "/dev lies in /dev, which is never mounted"},
 		{"mount dev by dots", Fields{Mounts: []string{"/usr/../dev/nvidia0:/x"}}, "mount", "lies in /dev"},
 		{"mount dev by link", Fields{Mounts: []string{"devices:/x"}}, "mount", "is a link: /dev lies in /dev"},
+		{"mount of everything by link", Fields{Mounts: []string{"everything:/x"}}, "mount", "with /dev in it, which is never mounted"},
 		{"mount on proc", Fields{Mounts: []string{"data:/proc/x"}}, "mount", "lies in /proc"},
 		{"mount on usr", Fields{Mounts: []string{"data:/usr"}}, "mount", "would cover the image's own files"},
 		{"mount twice", Fields{Mounts: []string{"data:/x", "data/x:/x"}}, "mount", "two mounts go to /x"},

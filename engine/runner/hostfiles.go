@@ -98,6 +98,8 @@ func checkOutput(workdir, output string) error {
 	}
 	fi, err := os.Stat(path)
 	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return invalid("output %s: %s", output, sentence(err))
 	case err == nil && !fi.Mode().IsRegular():
 		return invalid("output %s is not a plain file", output)
 	case err == nil && unix.Faccessat(unix.AT_FDCWD, path, unix.W_OK, unix.AT_EACCESS) != nil:

@@ -23,7 +23,7 @@ func Possible(s Snapshot, r engine.Request) error {
 		return nil
 	}
 	if len(s.Devices) == 0 {
-		return fmt.Errorf("asks for a GPU; this box has none that can be seen: look at gputop doctor, or ask for --gpus 0")
+		return fmt.Errorf("asks for a GPU; this box has none that can be seen: gputop top --once says why; or ask for --gpus 0")
 	}
 	return possibleDevices(s.Devices, r)
 }

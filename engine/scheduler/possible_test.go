@@ -36,7 +36,7 @@ func TestPossible(t *testing.T) {
 		{"too many cores", two, engine.Request{CPUs: 17}, "asks for 17 CPU cores; this box has 16 for jobs"},
 		{"too much memory", two, engine.Request{Memory: 65 * engine.GiB}, "asks for 65GiB of host memory; this box has 64GiB for jobs"},
 		{"no card", "", engine.Request{GPUs: 1},
-			"asks for a GPU; this box has none that can be seen: look at gputop doctor, or ask for --gpus 0"},
+			"asks for a GPU; this box has none that can be seen: gputop top --once says why; or ask for --gpus 0"},
 		{"not read yet", "unknown", engine.Request{GPUs: 99}, ""},
 		{"a card in MIG mode", mig, engine.Request{GPUs: 2},
 			"asks for a GPU or a share of one; this box has 2, of which 1 in MIG mode cannot be given so"},
