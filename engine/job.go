@@ -39,6 +39,9 @@ type Spec struct {
 	Command []string          `json:"command"`
 	Workdir string            `json:"workdir"`
 	Env     map[string]string `json:"env,omitempty"`
+	// SecretEnv names the variables of Env that came from a file or were given by name alone: their values are shown to
+	// nobody.
+	SecretEnv []string `json:"secret_env,omitempty"`
 	// CallerEnv is what the client captured of the submitting shell (PATH, virtual environment, locale) for profiles
 	// that run the host's own programs. Env wins over it.
 	CallerEnv map[string]string `json:"caller_env,omitempty"`

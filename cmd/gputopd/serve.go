@@ -233,7 +233,9 @@ func (f *serveFlags) serve(ctx context.Context, d *daemon.Daemon, ln net.Listene
 	}
 	sup := sampler.New(sampler.Options{Command: argv, Deadline: max(5*time.Second, 3*conf.interval), OnSample: d.TakeSample,
 		OnState: func(s sampler.State) { log.Info("sampler", "phase", s.Phase, "pid", s.PID, "message", s.Message) }})
-	parts := []func(context.Context) error{d.Run, func(ctx context.Context) error { return srv.Serve(ctx, ln) }, sup.Run}
+	files := []string{filepath.Join(f.stateDir, "gputop.db"), filepath.Join(f.stateDir, "lock")}
+	parts := []func(context.Context) error{d.Run, func(ctx context.Context) error { return srv.Serve(ctx, ln) }, sup.Run,
+		func(ctx context.Context) error { return watchFiles(ctx, lookEvery, files...) }}
 	done := make(chan error, len(parts))
 	for _, part := range parts {
 		go func() { done <- part(ctx) }()

@@ -511,3 +511,18 @@ func TestAgentsSentencesAreBounded(t *testing.T) {
 		t.Errorf("%d bytes, valid %t", len(got), utf8.ValidString(got))
 	}
 }
+
+func TestSecretsAreShownToNobody(t *testing.T) {
+	b := newBox(t, 1)
+	s := spec(engine.Medium, "run")
+	s.Env, s.SecretEnv = map[string]string{"TOKEN": "s3cret", "OPEN": "1"}, []string{"TOKEN"}
+	id := b.submit(s)
+	det, err := b.d.Show(t.Context(), b.caller(), id)
+	if err != nil || det.Spec.Env["TOKEN"] != hidden || det.Spec.Env["OPEN"] != "1" {
+		t.Errorf("show gives %v, %v", det.Spec.Env, err)
+	}
+	b.untilState(id, engine.Running)
+	if got := b.agent.env(b.container(id, 1))["TOKEN"]; got != "s3cret" {
+		t.Errorf("the job itself gets TOKEN=%q", got)
+	}
+}

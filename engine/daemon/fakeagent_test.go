@@ -25,6 +25,7 @@ type fakeAgent struct {
 	mu         sync.Mutex
 	containers map[string]*agentrpc.Container
 	starts     map[string]int
+	envs       map[string]map[string]string
 	calls      []string
 	// before may fail a call, or lose its answer by closing the link.
 	before func(m agentrpc.Method, link *agentrpc.Conn) error
@@ -35,7 +36,7 @@ type fakeAgent struct {
 }
 
 func newFakeAgent(t *testing.T, u engine.User) *fakeAgent {
-	return &fakeAgent{t: t, user: u, containers: map[string]*agentrpc.Container{}, starts: map[string]int{},
+	return &fakeAgent{t: t, user: u, containers: map[string]*agentrpc.Container{}, starts: map[string]int{}, envs: map[string]map[string]string{},
 		runtime: agentrpc.RuntimeInfo{PodmanVersion: "5.4.2"}}
 }
 
@@ -92,6 +93,7 @@ func (f *fakeAgent) do(m agentrpc.Method, raw agentrpc.RawObject) (any, error) {
 		if err := json.Unmarshal(raw, &s); err != nil {
 			return nil, err
 		}
+		f.envs[s.Name] = s.Env
 		if f.containers[s.Name] == nil {
 			f.containers[s.Name] = &agentrpc.Container{ID: "id-" + s.Name, Name: s.Name, State: "created", Error: fmt.Sprint(s.Command)}
 		}
@@ -164,4 +166,11 @@ func (f *fakeAgent) alter(name string, g func(c *agentrpc.Container)) {
 
 func me() engine.User {
 	return engine.User{UID: uint32(os.Getuid()) + 1000, GID: uint32(os.Getgid()), Name: "user" + strconv.Itoa(os.Getuid())}
+}
+
+// env is what a container was created with.
+func (f *fakeAgent) env(name string) map[string]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.envs[name]
 }

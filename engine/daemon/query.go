@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 
 	"gputop/engine"
@@ -101,9 +102,24 @@ func (d *Daemon) Show(ctx context.Context, c api.Caller, id engine.JobID) (api.J
 		}
 		return det, nil
 	}
-	det.Spec, det.ImageDigest, det.Events = &j.Spec, j.ImageDigest, events
+	spec := withoutSecrets(j.Spec)
+	det.Spec, det.ImageDigest, det.Events = &spec, j.ImageDigest, events
 	return det, nil
 }
+
+// withoutSecrets is a spec in which what came from an env file has no value.
+func withoutSecrets(s engine.Spec) engine.Spec {
+	s.Env = maps.Clone(s.Env)
+	for _, name := range s.SecretEnv {
+		if _, ok := s.Env[name]; ok {
+			s.Env[name] = hidden
+		}
+	}
+	return s
+}
+
+// hidden stands for a value that is shown to nobody.
+const hidden = "(hidden)"
 
 // Wait returns when the job is final.
 func (d *Daemon) Wait(ctx context.Context, c api.Caller, id engine.JobID) (api.Job, error) {

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -139,10 +141,11 @@ func (c Caller) output(p *problems, typed, workdir string) string {
 }
 
 // env is what --env-file and --env give; --env wins.
-func (c Caller) env(p *problems, f Fields) map[string]string {
-	env := map[string]string{}
+func (c Caller) env(p *problems, f Fields) (env map[string]string, secret []string) {
+	env = map[string]string{}
 	if f.EnvFile != "" {
 		p.add("env-file", c.readEnvFile(c.resolve(f.EnvFile), env))
+		secret = slices.Sorted(maps.Keys(env))
 	}
 	for _, e := range f.Env {
 		name, err := c.setEnv(env, e)
@@ -150,11 +153,16 @@ func (c Caller) env(p *problems, f Fields) map[string]string {
 			err = checkEnvName(name)
 		}
 		p.add("env", err)
+		// A value that was typed is no secret any more; one that was only named may be.
+		secret = slices.DeleteFunc(secret, func(n string) bool { return n == name })
+		if !strings.Contains(e, "=") {
+			secret = append(secret, name)
+		}
 	}
 	if len(env) == 0 {
-		return nil
+		return nil, nil
 	}
-	return env
+	return env, secret
 }
 
 // setEnv reads NAME=VALUE or NAME. Errors never repeat a value.

@@ -41,7 +41,7 @@ func Build(f Fields, d Defaults, c Caller) (engine.Spec, error) {
 	s.Workdir = c.resolve(first(f.Workdir, c.Workdir))
 	p.add("workdir", readableDir(s.Workdir))
 	s.Mounts = c.mounts(&p, f.Mounts)
-	s.Env = c.env(&p, f)
+	s.Env, s.SecretEnv = c.env(&p, f)
 	if f.Output != "" {
 		s.Output = c.output(&p, f.Output, s.Workdir)
 	}

@@ -63,7 +63,7 @@ func TestBuildEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := engine.Spec{Name: "n", Profile: "host-env", Image: "img:1", Command: []string{"./a"}, Workdir: c.Workdir + "/data",
-		Env: map[string]string{"A": "1", "B": "2", "TOKEN": "s3cret"}, CallerEnv: map[string]string{"PATH": "/usr/bin"},
+		Env: map[string]string{"A": "1", "B": "2", "TOKEN": "s3cret"}, SecretEnv: []string{"A", "TOKEN"}, CallerEnv: map[string]string{"PATH": "/usr/bin"},
 		Mounts:  []engine.Mount{{Source: c.Workdir + "/data", Target: "/in", ReadOnly: true}, {Source: c.Workdir + "/data/x", Target: "/x"}},
 		Request: engine.Request{GPUFraction: 0.25, CPUs: 2.5, Memory: 8 * engine.GiB}, Class: engine.High, TimeLimit: 36 * time.Hour,
 		Retries: 2, Output: c.Workdir + "/data/train-%j.log"}
