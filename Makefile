@@ -23,7 +23,7 @@ setup: ## check this machine and install what is missing
 	@scripts/setup
 
 build: need-go ## bin/gputop, bin/gputopd and the simulated workload bin/simload
-	@echo "building $(VERSION)"
+	@echo "building $(VERSION)$(if $(wildcard bin/gputopd),, (the first time takes some minutes))"
 	@CGO_ENABLED=0 $(GOBUILD) -o bin/gputop ./cmd/gputop
 	@CGO_ENABLED=0 go build -buildvcs=false -trimpath -ldflags '-s -w' -o bin/simload ./engine/gpu/simgpu/simload
 	@CGO_ENABLED=1 $(GOBUILD) -o bin/gputopd ./cmd/gputopd

@@ -107,7 +107,11 @@ func (a *app) press(m tea.KeyPressMsg) tea.Cmd {
 	}
 	if b, ok := find(a.keys(), key); ok {
 		if b.disabled != "" {
-			a.sayBad(b.help + ": " + b.disabled)
+			name := b.short
+			if name == "" {
+				name = b.help
+			}
+			a.sayBad(name + ": " + b.disabled)
 			return nil
 		}
 		if b.run == nil {

@@ -283,8 +283,8 @@ func (d *detail) attemptsOf(p *page) {
 		switch {
 		case len(a.CDIDevices) > 0:
 			p.field("CDI", s.text, s.clean(strings.Join(a.CDIDevices, "  ")))
-		case a.DirectEdits:
-			p.field("CDI", s.text, "direct edits: this Podman does not see a directory the user may write, so the same edits went in without a name")
+		case a.DirectEdits && len(a.Grants) > 0:
+			p.field("CDI", s.text, "given directly: this Podman does not read CDI specs from a directory that you may write")
 		}
 		p.field("granted", s.text, stamp(a.Granted, now))
 		if !a.Started.IsZero() {

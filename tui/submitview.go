@@ -99,7 +99,11 @@ func (f *submitForm) View() []string {
 			lines = append(lines, s.bad.paint(s.fit("  "+l, w)))
 		}
 	}
-	return s.panel("Submit a job", "", lines, f.w, min(len(lines)+3, f.h), true)
+	where := ""
+	if f.o.Dir != "" {
+		where = "runs in " + s.clean(f.o.Dir)
+	}
+	return s.panel("Submit a job", where, lines, f.w, min(len(lines)+3, f.h), true)
 }
 
 // cursor is where the next letter goes, on the form's own lines.

@@ -40,7 +40,9 @@ type Client interface {
 type Options struct {
 	Client Client
 	// Draft makes a job of what was typed into the submit form; it may do I/O and is called outside Update.
-	Draft   func(draft.Fields) (engine.Spec, error)
+	Draft func(draft.Fields) (engine.Spec, error)
+	// Dir is the directory in which submitted jobs run, for display.
+	Dir     string
 	Version string
 	// ReadOnly refuses every action that changes something.
 	ReadOnly bool

@@ -73,6 +73,8 @@ func (c *cli) command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.top(cmd.Context(), !terminals()) },
 	}
 	root.SuggestionsMinimumDistance = 2
+	root.Version = version
+	root.SetVersionTemplate("gputop {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%v\nSee %s --help", err, cmd.CommandPath())
 	})
@@ -88,7 +90,26 @@ func (c *cli) command() *cobra.Command {
 
 // open finds the daemon, and starts a personal one if there is none.
 func (c *cli) open(ctx context.Context) (*api.Client, error) {
-	return connect.Open(ctx, connect.Options{Socket: c.socket, Simulate: c.simulate, Library: c.library})
+	client, err := connect.Open(ctx, connect.Options{Socket: c.socket, Simulate: c.simulate, Library: c.library})
+	if err == nil && c.simulate != "" {
+		c.notSimulated(ctx, client)
+	}
+	return client, err
+}
+
+// notSimulated says that --simulate came too late, for a daemon that already runs with this machine's own cards.
+func (c *cli) notSimulated(ctx context.Context, client *api.Client) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	g, err := client.GPUs(ctx)
+	if err != nil || g.Simulated {
+		return
+	}
+	text := "--simulate has no effect: a daemon already runs, without simulated GPUs"
+	if info, err := client.Info(ctx); err == nil && info.Mode == "personal" && info.PID > 0 {
+		text += fmt.Sprintf("; end it first (jobs go on): kill %d", info.PID)
+	}
+	fmt.Fprintf(c.err, "gputop: note: %s\n", text)
 }
 
 // requestTime bounds requests that answer at once.
@@ -129,7 +150,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 func jobIDs(args []string) ([]engine.JobID, error) {
 	ids := make([]engine.JobID, len(args))
 	for i, a := range args {
-		id, err := engine.ParseJobID(a)
+		id, err := engine.ParseJobID(strings.TrimPrefix(a, "#")) // as the screen writes it
 		if err != nil {
 			return nil, usagef("%v", err)
 		}
@@ -138,25 +159,43 @@ func jobIDs(args []string) ([]engine.JobID, error) {
 	return ids, nil
 }
 
-// completeJobs offers the ids of the caller's jobs to the shell. It never starts a daemon.
-func (c *cli) completeJobs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	client, err := connect.Open(cmd.Context(), connect.Options{Socket: c.socket, NoStart: true})
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
-	defer cancel()
-	jobs, err := client.List(ctx, false, 100)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var out []string
-	for _, j := range jobs {
-		if j.Mine {
-			out = append(out, j.ID.String()+"\t"+termsafe.Line(j.Name))
+// offer puts what f finds before the shell, as completions. It never starts a daemon, and waits a second at most.
+func (c *cli) offer(f func(context.Context, *api.Client) ([]string, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		client, err := connect.Open(cmd.Context(), connect.Options{Socket: c.socket, NoStart: true})
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		defer client.Close()
+		ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
+		defer cancel()
+		words, _ := f(ctx, client) // nothing to offer is no error here
+		return words, cobra.ShellCompDirectiveNoFileComp
 	}
-	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeJobs offers the ids of the caller's jobs.
+func (c *cli) completeJobs(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	return c.offer(func(ctx context.Context, client *api.Client) (out []string, err error) {
+		jobs, err := client.List(ctx, false, 100)
+		for _, j := range jobs {
+			if j.Mine {
+				out = append(out, j.ID.String()+"\t"+termsafe.Line(j.Name))
+			}
+		}
+		return out, err
+	})(cmd, args, word)
+}
+
+// completeProfiles offers the daemon's profiles.
+func (c *cli) completeProfiles(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	return c.offer(func(ctx context.Context, client *api.Client) (out []string, err error) {
+		info, err := client.Info(ctx)
+		for _, p := range info.Profiles {
+			out = append(out, p.Name+"\t"+termsafe.Line(p.Description))
+		}
+		return out, err
+	})(cmd, args, word)
 }
 
 func isTerminal(f any) bool {

@@ -119,7 +119,8 @@ func (b *box) find(c api.Caller, id engine.JobID) (*api.Job, error) {
 
 func (b *box) Info(c api.Caller) api.Info {
 	return api.Info{API: api.Version, Version: "test", Mode: "shared", Host: "lab", Caller: c.User,
-		Defaults: api.Defaults{Profile: "host-env", Class: engine.Medium, GPUs: 1, TimeLimit: 24 * time.Hour}}
+		Defaults: api.Defaults{Profile: "host-env", Class: engine.Medium, GPUs: 1, TimeLimit: 24 * time.Hour},
+		Profiles: []api.Profile{{Name: "host-env", Description: "your own programs"}, {Name: "packed", Image: "localhost/x"}}}
 }
 
 func (b *box) GPUs(c api.Caller) api.GPUs {

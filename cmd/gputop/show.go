@@ -88,13 +88,16 @@ func detail(d api.JobDetail, now time.Time) string {
 		l.add("Memory", j.Request.Memory.String())
 	}
 	l.add("Time limit", span(j.TimeLimit))
-	if j.GPUMemoryUsed != nil {
+	if j.GPUMemoryUsed != nil && !j.State.Final() {
 		l.add("GPU memory", j.GPUMemoryUsed.String()+" used now")
 	}
 	l.add("Submitted", clock(j.Submitted))
 	l.add("Started", clock(j.Started))
 	l.add("Ended", clock(j.Ended))
-	if j.Preemptions > 0 {
+	switch {
+	case j.Preemptions == 1:
+		l.add("Preempted", "once")
+	case j.Preemptions > 1:
 		l.add("Preempted", fmt.Sprintf("%d times", j.Preemptions))
 	}
 	l.spec(d)
@@ -177,7 +180,7 @@ func (l *lines) attempts(attempts []api.Attempt) {
 		l.add("  Devices", grantsWord(a.Grants))
 		l.add("  Allocation", string(a.Allocation))
 		how := strings.Join(a.CDIDevices, ", ")
-		if a.DirectEdits {
+		if a.DirectEdits && len(a.Grants) > 0 {
 			how = "given directly: this Podman does not read CDI specs from a directory that you may write"
 		}
 		l.add("  CDI", how)

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"gputop/engine"
 	"gputop/engine/api"
 	"gputop/engine/draft"
 	"gputop/engine/termsafe"
@@ -78,7 +81,20 @@ keys. Flags on the command line win over both.`,
 	cmd.Flags().StringVarP(&file, "file", "f", "", "read the job from a YAML file; - for standard input")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the job and keep nothing")
 	c.jsonFlag(cmd)
+	var classes []string
+	for _, cl := range engine.Classes {
+		classes = append(classes, cl.String())
+	}
+	must(cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions(classes, cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("profile", c.completeProfiles))
 	return cmd
+}
+
+// must is for mistakes in this program's own text.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
 }
 
 // fields puts together what the file, the script and the command line say.
@@ -140,6 +156,15 @@ func script(path string, args []string, workdir string) (draft.Fields, error) {
 	if err != nil {
 		return f, usagef("%s: %v", path, err)
 	}
+	// sh would take a Python program for its own, after hours in the queue.
+	if !strings.HasPrefix(string(b), "#!") && filepath.Ext(path) != ".sh" {
+		with := "PROGRAM"
+		if filepath.Ext(path) == ".py" {
+			with = "python3"
+		}
+		return f, usagef("%s has no first line #!… that says what runs it; add one, or put the command behind --: gputop submit -- %s", path,
+			strings.Join(append([]string{with, path}, args...), " "))
+	}
 	full, err := filepath.Abs(path)
 	if err != nil {
 		return f, fmt.Errorf("script: %w", err)
@@ -169,8 +194,56 @@ func (c *cli) submit(ctx context.Context, f draft.Fields, dryRun bool) error {
 		if err != nil {
 			return fmt.Errorf("the job was not queued: %w", err)
 		}
+		if note := notFound(info, spec); note != "" {
+			resp.Warnings = append(resp.Warnings, note)
+		}
 		return c.printSubmitted(resp, dryRun)
 	})
+}
+
+// notFound says that a job which runs this machine's programs names one that is not here now. It may be by the time the
+// job starts, so that it is queued all the same.
+func notFound(info api.Info, spec engine.Spec) string {
+	i := slices.IndexFunc(info.Profiles, func(p api.Profile) bool { return p.Name == spec.Profile })
+	if i < 0 || info.Profiles[i].Image != "" || info.Profiles[i].NeedsImage || spec.Image != "" || len(spec.Command) == 0 {
+		return ""
+	}
+	program := spec.Command[0]
+	if strings.Contains(program, "/") {
+		if !filepath.IsAbs(program) {
+			program = filepath.Join(spec.Workdir, program)
+		}
+		st, err := os.Stat(program)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Sprintf("there is no %s now; the job fails unless there is when it starts", program)
+		case err == nil && st.IsDir():
+			return program + " is a directory; the job fails if it is when it starts"
+		case err == nil && st.Mode()&0o111 == 0:
+			return program + " is not executable (chmod +x); the job fails if it is not when it starts"
+		}
+		return ""
+	}
+	path, ok := spec.Env["PATH"]
+	if !ok {
+		path = spec.CallerEnv["PATH"]
+	}
+	in := func(name string) bool {
+		return slices.ContainsFunc(filepath.SplitList(path), func(dir string) bool {
+			st, err := os.Stat(filepath.Join(dir, name))
+			return err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0
+		})
+	}
+	if path == "" || in(program) {
+		return ""
+	}
+	text := fmt.Sprintf("there is no program %q on the job's PATH now; the job fails unless there is when it starts", program)
+	if _, err := os.Stat(filepath.Join(spec.Workdir, program)); err == nil {
+		text += "; for the file here write ./" + program
+	} else if in(program + "3") {
+		text += "; there is " + program + "3"
+	}
+	return text
 }
 
 func (c *cli) printSubmitted(resp api.SubmitResponse, dryRun bool) error {

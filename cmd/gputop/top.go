@@ -39,7 +39,7 @@ func (c *cli) top(ctx context.Context, once bool) error {
 		return err
 	}
 	defer client.Close()
-	return tui.Run(ctx, tui.Options{Client: client, Version: version, Draft: func(f draft.Fields) (engine.Spec, error) {
+	return tui.Run(ctx, tui.Options{Client: client, Version: version, Dir: callerHere().Workdir, Draft: func(f draft.Fields) (engine.Spec, error) {
 		ctx, cancel := context.WithTimeout(ctx, requestTime)
 		defer cancel()
 		info, err := client.Info(ctx)

@@ -177,7 +177,7 @@ func (f *serveFlags) options(conf config, st *store.Store, log *slog.Logger) (da
 	o := daemon.Options{Mode: daemon.Personal, Version: version, Host: name, Store: st, Policy: conf.policy, Log: log,
 		SpecDirs: []string{"/etc/cdi", "/var/run/cdi"}, UserName: userName,
 		System: daemon.System{Now: time.Now, Boottime: host.Boottime, BootID: boot, CPUs: host.CPUs(), Memory: host.Memory(),
-			Process: host.ReadProcess}}
+			Process: host.ReadProcess, Kill: host.Kill}}
 	if f.shared {
 		o.Mode, o.LeaseDir = daemon.Shared, f.cdiDir
 		if f.cdiDir != "/var/run/cdi" {

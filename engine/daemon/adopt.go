@@ -119,7 +119,8 @@ func (a *attempt) unheard() *engine.Ending {
 
 // missing is the end of an attempt whose container is not there.
 func (a *attempt) missing() *engine.Ending {
-	if a.rec.Started.IsZero() {
+	// With a process it may have been started, though the answer was lost.
+	if a.rec.Started.IsZero() && a.rec.PID == 0 {
 		return &engine.Ending{Fault: "its container was never started"}
 	}
 	if a.rec.BootID != a.d.o.System.BootID {

@@ -23,12 +23,23 @@ type attempt struct {
 	// stop is told when the attempt has to end; why is read from the job.
 	stop     chan struct{}
 	stopping bool
+	// asked says that a container may exist under the attempt's name.
+	asked bool
+	// goneSince is since when its process has been seen gone although its agent says that it runs, on CLOCK_BOOTTIME.
+	goneSince int64
 	// stopSent is when the signal was delivered, CLOCK_BOOTTIME nanoseconds; 0 before.
 	stopSent int64
 }
 
 // inspectEvery is how often a running container is looked at although nothing was heard of it.
 const inspectEvery = 10 * time.Second
+
+const (
+	// killAfter is how long after the grace the engine ends a container by itself.
+	killAfter = 30 * time.Second
+	// doubtAfter is how long an agent may call a container running whose process is gone.
+	doubtAfter = 30 * time.Second
+)
 
 // begin starts the goroutine of an attempt. found says that the attempt was already under way when the daemon started.
 func (d *Daemon) begin(id engine.AttemptID, found bool) {
@@ -49,6 +60,7 @@ func (a *attempt) run(ctx context.Context, found bool) {
 	var c agentrpc.Container
 	var end *engine.Ending
 	if found {
+		a.asked = true
 		c, end = a.find(ctx)
 	} else {
 		c, end = a.start(ctx)
@@ -58,6 +70,9 @@ func (a *attempt) run(ctx context.Context, found bool) {
 	}
 	if end == nil || ctx.Err() != nil {
 		return // the daemon stops; the container goes on
+	}
+	if !end.Started && a.asked && !a.cleared(ctx) {
+		return
 	}
 	if err := a.finish(ctx, *end); err != nil {
 		if ctx.Err() == nil {
@@ -109,7 +124,7 @@ func (a *attempt) start(ctx context.Context) (agentrpc.Container, *engine.Ending
 	}
 	var c agentrpc.Container
 	steps := []func() error{
-		func() error { return l.call(ctx, agentrpc.MethodCreate, spec, &c) },
+		func() error { a.asked = true; return l.call(ctx, agentrpc.MethodCreate, spec, &c) },
 		func() error { return a.created(ctx, c) },
 		func() error { return l.call(ctx, agentrpc.MethodInit, a.ref(), &c) },
 		func() error { return a.initialized(ctx, c) },
@@ -219,7 +234,10 @@ func (a *attempt) watch(ctx context.Context, c agentrpc.Container) *engine.Endin
 		case <-wake:
 		case <-look.C:
 			// The agent that was to kill after the grace may have died itself.
-			a.stopping = a.stopSent != 0 && a.d.o.System.Boottime()-a.stopSent > (a.d.o.Policy.StopGrace+inspectEvery).Nanoseconds()
+			a.stopping = a.overdue(inspectEvery)
+			if a.overdue(killAfter) {
+				a.kill()
+			}
 		}
 		if end := a.look(ctx); end != nil {
 			return end
@@ -244,9 +262,43 @@ func (a *attempt) look(ctx context.Context) *engine.Ending {
 		a.d.log.Warn("container not inspected", "attempt", a.id, "err", err)
 		return a.unheard()
 	case c.Running(), c.State == "removing":
-		return nil
+		return a.doubted()
 	}
 	return a.ended(c)
+}
+
+// doubted is the end of an attempt of which its agent says that it runs while its process is seen gone: a device does
+// not stay with it on the agent's word. Podman may take a moment to notice an end; after that it is not believed.
+func (a *attempt) doubted() *engine.Ending {
+	if a.rec.PID == 0 {
+		return nil
+	}
+	now := a.d.o.System.Boottime()
+	switch p, ok := a.d.o.System.Process(a.rec.PID); {
+	case ok && p.Start == a.rec.PIDStart:
+		a.goneSince = 0
+	case a.goneSince == 0:
+		a.goneSince = now
+	case now-a.goneSince > doubtAfter.Nanoseconds():
+		return &engine.Ending{Started: true, Fault: "its process is gone, though Podman says that it runs"}
+	}
+	return nil
+}
+
+// overdue says whether the program should have ended that long ago.
+func (a *attempt) overdue(by time.Duration) bool {
+	return a.stopSent != 0 && a.d.o.System.Boottime()-a.stopSent > (a.d.o.Policy.StopGrace+by).Nanoseconds()
+}
+
+// kill ends the container's first process, and with it all of them, without the agent, which has had its time.
+func (a *attempt) kill() {
+	if a.rec.PID == 0 || a.rec.BootID != a.d.o.System.BootID || a.d.o.System.Kill == nil {
+		return
+	}
+	a.d.log.Warn("the agent did not end the container, killing it", "attempt", a.id, "pid", a.rec.PID)
+	if err := a.d.o.System.Kill(a.rec.PID, a.rec.PIDStart); err != nil {
+		a.d.log.Error("container not killed", "attempt", a.id, "err", err)
+	}
 }
 
 // ended reads the end out of a container that is not running. After another boot nothing is believed; an exit code

@@ -59,6 +59,8 @@ type System struct {
 	Memory   engine.Bytes
 	// Process reads a process; ok is false when it is gone or cannot be read.
 	Process func(pid int) (p host.Process, ok bool)
+	// Kill ends a process, if it still is the one that started then; nil kills nothing.
+	Kill func(pid int, start uint64) error
 	// LockDevice takes the machine-wide lock of a device, or says who has it; nil locks nothing.
 	LockDevice func(engine.DeviceID) (release func(), err error)
 }

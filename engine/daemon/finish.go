@@ -119,6 +119,29 @@ func (a *attempt) removeContainer(ctx context.Context) {
 	}
 }
 
+// cleared removes what a start that went wrong may have left, until that is certain: nothing of this try may come to life
+// once the next one has begun. It is false when the daemon stops first; a job that was told to stop does not wait.
+func (a *attempt) cleared(ctx context.Context) bool {
+	for wait := 500 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		actx, cancel := context.WithTimeout(ctx, callTimeout)
+		l, err := a.d.agents.get(actx, a.user)
+		if err == nil {
+			err = l.call(actx, agentrpc.MethodRemove, a.ref(), nil)
+		}
+		cancel()
+		if err == nil || agentrpc.CodeOf(err) == agentrpc.CodeNotFound {
+			return true
+		}
+		if a.stopped() || a.stopSent != 0 {
+			return true // told to end: its release goes on trying
+		}
+		a.d.log.Warn("container of a failed start not removed, trying again", "attempt", a.id, "err", err)
+		if !sleep(ctx, wait) {
+			return false
+		}
+	}
+}
+
 // waitFree waits until the attempt's processes are gone and a sample taken later shows none of them on its devices.
 func (a *attempt) waitFree(ctx context.Context) bool {
 	began := a.d.o.System.Boottime()

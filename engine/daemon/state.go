@@ -67,6 +67,9 @@ func newState(live store.Live, ended []engine.Job) *state {
 	for _, j := range live.Jobs {
 		if s.jobs[j.ID] == nil {
 			s.jobs[j.ID] = &entry{job: j}
+			if j.State.Final() { // ended long ago, and an attempt of it still holds something
+				s.ended = append(s.ended, j.ID)
+			}
 		}
 		if j.State.Queued() {
 			s.queued++

@@ -1,0 +1,152 @@
+package daemon
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"gputop/engine"
+	"gputop/engine/agentrpc"
+	"gputop/engine/api"
+)
+
+func TestRestartAdoptsAndKeepsTheQueue(t *testing.T) {
+	b := newBox(t, 1)
+	run := b.submit(spec(engine.Medium, "run"))
+	b.untilState(run, engine.Running)
+	wait := []engine.JobID{b.submit(spec(engine.Low, "run")), b.submit(spec(engine.High, "run"))}
+	b.restart()
+	b.until(run, "adopted", func(j api.Job) bool { return j.State == engine.Running })
+	if n := b.agent.started(b.container(run, 1)); n != 1 {
+		t.Errorf("the running job was started %d times", n)
+	}
+	for _, id := range wait {
+		b.untilState(id, engine.Pending)
+	}
+	b.agent.end(b.container(run, 1), 0)
+	b.untilState(run, engine.Succeeded)
+	b.untilState(wait[1], engine.Running)
+}
+
+func TestFoundCreatedContainerIsNeverStarted(t *testing.T) {
+	b := newBox(t, 1)
+	b.agent.hooks(func(m agentrpc.Method, c *agentrpc.Conn) error {
+		if m == agentrpc.MethodInit {
+			c.Close()
+			return errors.New("lost")
+		}
+		return nil
+	}, nil)
+	id := b.submit(spec(engine.Medium, "run"))
+	b.until(id, "back in the queue after a fault", func(j api.Job) bool { return j.State == engine.Pending && j.Attempt == 1 })
+	b.agent.hooks(nil, nil)
+	b.until(id, "running", func(j api.Job) bool { return j.State == engine.Running && j.Attempt == 2 })
+	if n := b.agent.started(b.container(id, 1)); n != 0 {
+		t.Errorf("the created container was started %d times", n)
+	}
+}
+
+func TestLostAnswerOfStartRunsNothingTwice(t *testing.T) {
+	b := newBox(t, 1)
+	var once sync.Once
+	b.agent.hooks(nil, func(m agentrpc.Method, c *agentrpc.Conn) (err error) {
+		if m == agentrpc.MethodStart {
+			once.Do(func() { c.Close(); err = errors.New("lost") })
+		}
+		return err
+	})
+	id := b.submit(spec(engine.Medium, "run"))
+	j := b.untilState(id, engine.Running)
+	if n := b.agent.started(b.container(id, 1)); n != 1 || j.Attempt != 1 {
+		t.Errorf("started %d times, attempt %d; want 1 and 1", n, j.Attempt)
+	}
+}
+
+func TestAfterAPowerCutExitZeroIsNotBelieved(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		retries int
+		alter   func(*agentrpc.Container)
+		boot    string
+		want    engine.JobState
+	}{
+		{"exited 0 after a reboot", 0, func(c *agentrpc.Container) { c.State, c.PID = "exited", 0 }, "boot-2", engine.Lost},
+		{"created after a reboot", 0, func(c *agentrpc.Container) { c.State, c.PID = "created", 0 }, "boot-2", engine.Lost},
+		{"exited without times", 0, func(c *agentrpc.Container) { c.State, c.PID, c.StartedAt = "exited", 0, time.Time{} }, "boot-1", engine.Lost},
+		{"exited 0 while the daemon was away", 0, func(c *agentrpc.Container) { c.State, c.PID, c.FinishedAt = "exited", 0, time.Now() }, "boot-1", engine.Succeeded},
+		{"reboot, retries allowed", 1, func(c *agentrpc.Container) { c.State, c.PID = "exited", 0 }, "boot-2", engine.Running},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBox(t, 1)
+			s := spec(engine.Medium, "run")
+			s.Retries = c.retries
+			id := b.submit(s)
+			b.untilState(id, engine.Running)
+			b.stop()
+			b.agent.alter(b.container(id, 1), c.alter)
+			b.bootID = c.boot
+			b.start()
+			want := 1
+			if c.want == engine.Running {
+				want = 2
+			}
+			b.until(id, string(c.want), func(j api.Job) bool { return j.State == c.want && j.Attempt == want })
+			if n := b.agent.started(b.container(id, 1)); n != 1 {
+				t.Errorf("first attempt started %d times", n)
+			}
+		})
+	}
+}
+
+func TestNoAgentIsNotLost(t *testing.T) {
+	b := newBox(t, 1)
+	id := b.submit(spec(engine.Medium, "run"))
+	b.untilState(id, engine.Running)
+	b.stop()
+	b.silent.Store(true)
+	b.start()
+	// Nothing is decided while nobody answers: the job keeps its state and its card.
+	other := b.d.snapshotForTest(t)
+	if len(other.Held) != 1 {
+		t.Fatalf("held %+v", other.Held)
+	}
+	b.silent.Store(false)
+	b.agent.connect(b.d.runCtx, b.d, &b.done)
+	b.agent.end(b.container(id, 1), 0)
+	b.untilState(id, engine.Succeeded)
+}
+
+// An agent that answers nothing must not keep a card from the others for ever.
+func TestStopWithoutAnswersGivesTheCardBack(t *testing.T) {
+	silent := func(m agentrpc.Method, _ *agentrpc.Conn) error {
+		if m == agentrpc.MethodPrepare || m == agentrpc.MethodResolveImage || m == agentrpc.MethodProbe {
+			return nil
+		}
+		return errors.New("no answer")
+	}
+	for _, c := range []struct {
+		name string
+		// before and after are done before the job starts and before it is cancelled.
+		before, after func(b *box)
+		state         engine.JobState
+	}{
+		{"never started", func(b *box) { b.agent.hooks(silent, nil) }, func(*box) {}, engine.Starting},
+		{"process gone", func(*box) {}, func(b *box) {
+			b.agent.hooks(silent, nil)
+			b.agent.alter(b.container(1, 1), func(c *agentrpc.Container) { c.PID = 0 })
+		}, engine.Running},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBox(t, 1)
+			c.before(b)
+			id := b.submit(spec(engine.Medium, "run"))
+			b.untilState(id, c.state)
+			c.after(b)
+			if _, err := b.d.Stop(t.Context(), b.caller(), id, engine.StopCancelled, ""); err != nil {
+				t.Fatal(err)
+			}
+			b.untilState(id, engine.Cancelled)
+		})
+	}
+}
