@@ -84,11 +84,15 @@ func TestBadInput(t *testing.T) {
 // TestNoSubordinateIDs: an account without them is told the command that mends it.
 func TestNoSubordinateIDs(t *testing.T) {
 	const name = "gputop-test-nosub"
-	_ = exec.Command("userdel", "-r", name).Run() // of a run that was broken off
+	remove := func() {
+		_ = exec.Command("pkill", "-KILL", "-u", name).Run()
+		_ = exec.Command("userdel", "-r", name).Run()
+	}
+	remove() // of a run that was broken off
 	if out, err := exec.Command("useradd", "-m", "-K", "SUB_UID_COUNT=0", "-K", "SUB_GID_COUNT=0", name).CombinedOutput(); err != nil {
 		t.Fatalf("useradd: %v: %s", err, out)
 	}
-	t.Cleanup(func() { _ = exec.Command("userdel", "-r", name).Run() })
+	t.Cleanup(remove)
 	p := personal(t, name, oneCard) // its processes end before the account goes
 	r := p.try("gputop", "submit", "--", "true")
 	if r.code != 2 || !strings.Contains(r.err, "usermod") {
