@@ -49,7 +49,7 @@ type Spec struct {
 	Request   Request           `json:"request"`
 	Class     Class             `json:"class"`
 	// TimeLimit is how long an attempt may run, in nanoseconds on the wire.
-	TimeLimit time.Duration `json:"time_limit"`
+	TimeLimit time.Duration `json:"time_limit_ns"`
 	// Retries is how often a failed program is tried again.
 	Retries int `json:"retries,omitempty"`
 	// Output is a file of the user's to which the job's output is copied; %j is the job id, %a the attempt.

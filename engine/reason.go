@@ -15,6 +15,7 @@ const (
 	ReasonHeld         ReasonCode = "Held"               // by its owner or an admin
 	ReasonNotBefore    ReasonCode = "NotBefore"          // waits after a retry
 	DeviceNotAnswering ReasonCode = "DeviceNotAnswering" // cards that would do are lost or do not answer
+	DeviceUnresolvable ReasonCode = "DeviceUnresolvable" // no container can be given the card: its CDI spec is missing or stale
 	DevicesUnknown     ReasonCode = "DevicesUnknown"     // no sample of the GPUs yet, or none at all
 	AgentUnavailable   ReasonCode = "AgentUnavailable"   // the owner's agent or Podman does not answer
 )

@@ -43,6 +43,8 @@ func reasonText(j *api.Job, now time.Time) string {
 		return withDetail("about to be tried again", r.Detail)
 	case engine.DeviceNotAnswering:
 		return withDetail("the GPUs that would do do not answer", r.Detail)
+	case engine.DeviceUnresolvable:
+		return withDetail("no container can be given the GPU", r.Detail)
 	case engine.DevicesUnknown:
 		return withDetail("no GPU has been seen yet", r.Detail)
 	case engine.AgentUnavailable:

@@ -94,5 +94,8 @@ func (p *gpuPanel) nobody(g *api.GPU, device engine.DeviceID) word {
 	if whole && !g.ProcessesKnown || held || g.Health != engine.HealthOK {
 		return word{p.sty.dim, p.sty.glyph.unknown, p.sty.glyph.unknown}
 	}
+	if !whole {
+		return word{p.sty.dim, "idle", "idle"} // the queue does not hand out MIG devices: none is free to be had
+	}
 	return word{p.sty.dim, "free", "free"}
 }

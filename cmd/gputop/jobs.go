@@ -161,6 +161,7 @@ var reasonTexts = map[engine.ReasonCode]string{
 	engine.ReasonHeld:         "is held",
 	engine.ReasonNotBefore:    "waits before it is tried again",
 	engine.DeviceNotAnswering: "GPUs that would do do not answer",
+	engine.DeviceUnresolvable: "no container can be given the GPU",
 	engine.DevicesUnknown:     "the GPUs are not known yet",
 	engine.AgentUnavailable:   "Podman does not answer",
 }

@@ -40,6 +40,8 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	// The first signal asks; a second one ends what does not listen, such as a read of the terminal.
+	context.AfterFunc(ctx, stop)
 	c := &cli{in: os.Stdin, out: os.Stdout, err: os.Stderr, now: time.Now}
 	err := c.command().ExecuteContext(ctx)
 	if err == nil || errors.Is(err, syscall.EPIPE) {

@@ -73,7 +73,7 @@ func (f fileConfig) apply(c *config) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.key, err)
 		}
-		if v <= 0 && d.into != &c.policy.StopGrace {
+		if v < 0 || v == 0 && d.into != &c.policy.StopGrace {
 			return fmt.Errorf("%s: must be more than zero", d.key)
 		}
 		*d.into = v

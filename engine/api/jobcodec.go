@@ -32,7 +32,7 @@ func appendJob(b []byte, j *Job) []byte {
 	}
 	b = optInt(b, `,"position":`, int64(j.Position))
 	b = appendRequest(append(b, `,"request":`...), j.Request)
-	b = strconv.AppendInt(append(b, `,"time_limit":`...), int64(j.TimeLimit), 10)
+	b = strconv.AppendInt(append(b, `,"time_limit_ns":`...), int64(j.TimeLimit), 10)
 	b = appendTime(append(b, `,"submitted":`...), j.Submitted)
 	b = optTime(b, `,"started":`, j.Started)
 	b = optTime(b, `,"ended":`, j.Ended)
@@ -183,7 +183,7 @@ func (r *jobReader) job(c *cursor, j *Job) error {
 			j.Position = int(c.int())
 		case "request":
 			r.request(c, &j.Request)
-		case "time_limit":
+		case "time_limit_ns":
 			j.TimeLimit = time.Duration(c.int())
 		case "submitted":
 			j.Submitted = c.time()

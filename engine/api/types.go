@@ -51,7 +51,7 @@ type Defaults struct {
 	Profile   string        `json:"profile"`
 	Class     engine.Class  `json:"class"`
 	GPUs      int           `json:"gpus"`
-	TimeLimit time.Duration `json:"time_limit"`
+	TimeLimit time.Duration `json:"time_limit_ns"`
 }
 
 // Profile is a job template's name and what it is for.
@@ -93,7 +93,7 @@ type Job struct {
 	// Position in the queue, from 1; 0 when not queued.
 	Position  int            `json:"position,omitempty"`
 	Request   engine.Request `json:"request"`
-	TimeLimit time.Duration  `json:"time_limit"`
+	TimeLimit time.Duration  `json:"time_limit_ns"`
 	Submitted time.Time      `json:"submitted"`
 	Started   time.Time      `json:"started,omitzero"`
 	Ended     time.Time      `json:"ended,omitzero"`

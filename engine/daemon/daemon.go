@@ -83,6 +83,10 @@ type Daemon struct {
 	agents *agents
 	images *imageCache
 	queue  *queue
+	told   *told
+	// specsAt is when the cards' specs were looked at last, and specsBusy that they are being looked at.
+	specsAt   int64
+	specsBusy bool
 }
 
 var _ api.Backend = (*Daemon)(nil)
@@ -105,7 +109,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	d.runCtx, d.end = context.WithCancel(context.WithoutCancel(ctx))
 	d.agents = newAgents(d)
 	d.images = newImageCache(o.System.Now)
-	d.queue = newQueue()
+	d.queue, d.told = newQueue(), &told{at: map[toldKey]time.Time{}}
 	return d, nil
 }
 
@@ -183,6 +187,7 @@ func (d *Daemon) tick() {
 	d.enforceTimeLimits()
 	d.prepareSome()
 	d.agents.reap()
+	d.checkSpecs()
 	if d.state.queued > 0 {
 		d.queue.kick()
 	}

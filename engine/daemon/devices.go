@@ -29,6 +29,7 @@ func (d *Daemon) takeSample(s engine.Sample) {
 	st.sample, st.sampleBoot, st.stale = s, d.o.System.Boottime(), false
 	if st.samples++; st.samples == 1 {
 		close(d.seen)
+		d.checkSpecs()
 	}
 	byNamespace := map[uint64]engine.AttemptID{}
 	byPID := map[int]engine.AttemptID{}
@@ -154,6 +155,8 @@ func (d *Daemon) schedulable() ([]scheduler.Device, bool) {
 		switch {
 		case g.Health != engine.HealthOK, st.stale:
 			dev.Unavailable = engine.DeviceNotAnswering
+		case st.unresolvable[g.UUID] != "":
+			dev.Unavailable = engine.DeviceUnresolvable
 		case g.MIGMode:
 			dev.Unavailable = engine.BlockedBySize // cut into MIG devices: not to be had whole or as a share
 		}

@@ -164,6 +164,7 @@ func (a *attempt) waitFree(ctx context.Context) bool {
 		if !told && a.d.o.System.Boottime()-began > releasePatience.Nanoseconds() {
 			told = true
 			a.d.log.Error("devices not given back yet", "attempt", a.id, "why", why)
+			a.kill() // its program has ended: what is left of it has no business there
 			if a.save(ctx, func(c *change) error { c.event("releasing", why); return nil }) != nil {
 				return false
 			}

@@ -59,6 +59,9 @@ func (d *Daemon) takeReason(id engine.JobID, position int, reasons map[engine.Jo
 		return
 	}
 	r, ok := reasons[id]
+	if r.Code == engine.DeviceUnresolvable {
+		r.Detail = d.whyUnresolvable()
+	}
 	moved := e.position != position
 	e.position = position
 	switch {

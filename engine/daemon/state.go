@@ -43,6 +43,8 @@ type state struct {
 	sampleBoot int64 // when it came, CLOCK_BOOTTIME nanoseconds
 	stale      bool
 	devices    map[engine.DeviceID]*deviceState
+	// unresolvable says of cards why no container can be given them.
+	unresolvable map[engine.DeviceID]string
 }
 
 // deviceState is what the loop derives of one card from the newest sample.

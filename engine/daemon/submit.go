@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"gputop/engine"
@@ -37,7 +38,7 @@ func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) 
 	if err != nil {
 		return resp, err
 	}
-	resp.Warnings = rt.Warnings
+	resp.Warnings = d.told.fresh(c.UID, rt.Warnings, d.o.System.Now())
 	now := d.o.System.Now()
 	job := engine.Job{Owner: c.User, Spec: spec, State: engine.Pending, Submitted: now, Queued: now}
 	if img.ID != "" {
@@ -190,4 +191,33 @@ func (d *Daemon) userReady(ctx context.Context, c api.Caller, s engine.Spec) (ag
 		}
 	}
 	return rt, none, nil
+}
+
+// tellAgain is how long a warning is not repeated to the same user.
+const tellAgain = time.Hour
+
+// told remembers which warnings a user has had, so that they are not noise.
+type told struct {
+	mu sync.Mutex
+	at map[toldKey]time.Time
+}
+
+type toldKey struct {
+	uid  uint32
+	text string
+}
+
+// fresh is what of the warnings the user has not had lately.
+func (t *told) fresh(uid uint32, warnings []string, now time.Time) []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var out []string
+	for _, w := range warnings {
+		k := toldKey{uid, w}
+		if last, ok := t.at[k]; !ok || now.Sub(last) >= tellAgain {
+			t.at[k] = now
+			out = append(out, w)
+		}
+	}
+	return out
 }

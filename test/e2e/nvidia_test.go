@@ -71,18 +71,20 @@ devices:
 	p.until(whole, "waiting", func(d api.JobDetail) bool { return d.Reason != nil && d.Reason.Code == engine.WaitingForDevice })
 	p.gputop("cancel", whole.String())
 
-	// A spec gone stale is said before the start, with the command that mends it.
+	// A spec gone stale is no fault of a job's: it waits, is told the command that mends it, and starts once it is mended.
 	os.Remove(node.Name())
-	stale := p.submit("--profile", "demo", "--gpu-mem", "8GiB", "--", "true")
+	stale := p.submit("--profile", "demo", "--gpu-mem", "8GiB", "--retries", "0", "--", "cat", "/run/card")
 	p.until(stale, "told why", func(d api.JobDetail) bool {
-		for _, e := range d.Events {
-			if strings.Contains(e.Text, node.Name()) && strings.Contains(e.Text, "nvidia-ctk cdi generate") {
-				return true
-			}
-		}
-		return false
+		r := d.Reason
+		return r != nil && r.Code == engine.DeviceUnresolvable && strings.Contains(r.Detail, node.Name()) && strings.Contains(r.Detail, "nvidia-ctk cdi generate")
 	})
-	p.gputop("cancel", stale.String())
+	if err := os.WriteFile(node.Name(), []byte("a new card\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.untilState(stale, engine.Succeeded)
+	if got := p.logs(stale); got != "a new card\n" {
+		t.Errorf("after the mend: %q", got)
+	}
 }
 
 // TestNoDriver: a box without one says so in a sentence, and still runs jobs that want no GPU.
