@@ -1,4 +1,4 @@
-// Package store keeps jobs, attempts and their events on disk, in one SQLite file that one daemon owns. What Apply
+// Package store keeps jobs, attempts, their events and the audit trail on disk, in one SQLite file that one daemon owns. What Apply
 // acknowledged survives a crash of the daemon and of the machine. The package decides nothing: it must not know the
 // state machine beyond which states are final, publish changes, or be opened by anything but the daemon.
 package store
