@@ -88,13 +88,13 @@ func (s *agentStarter) underManager(u engine.User, self string, args []string) e
 	// not end the rest.
 	run := []string{"--user", "--collect", "--quiet", "--description", "gputop agent", "--slice", "app.slice",
 		"--property", "KillMode=process", "--property", "OOMPolicy=continue"}
+	run = append(append(run, "--", self), args...)
 	if s.shared {
-		run = append(run, "--machine", u.Name+"@.host")
+		run = append(asUser(u), run...)
 	}
-	run = append(run, "--", self)
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "systemd-run", append(run, args...)...)
+	cmd := exec.CommandContext(ctx, "systemd-run", run...)
 	cmd.WaitDelay = time.Second
 	if !s.shared {
 		cmd.Env = append(os.Environ(), fmt.Sprintf("XDG_RUNTIME_DIR=/run/user/%d", u.UID))
@@ -104,6 +104,15 @@ func (s *agentStarter) underManager(u engine.User, self string, args []string) e
 		return fmt.Errorf("systemd-run for %s: %w: %s", u.Name, err, out)
 	}
 	return nil
+}
+
+// asUser are the arguments with which the system's manager runs the rest as that user. It happens outside this daemon's
+// sandbox and without a login session: with one, as --machine=NAME@.host opens it, the manager of somebody who does not
+// linger is stopped seconds after the session closes, with all containers.
+func asUser(u engine.User) []string {
+	return []string{"--quiet", "--collect", "--wait", "--pipe", "--description", "start a gputop agent",
+		"--property", fmt.Sprintf("User=%d", u.UID), "--property", fmt.Sprintf("RuntimeMaxSec=%d", int(startTimeout.Seconds())),
+		"--property", fmt.Sprintf("Environment=XDG_RUNTIME_DIR=/run/user/%d", u.UID), "--", "systemd-run"}
 }
 
 func (s *agentStarter) asChild(u engine.User, self string, args []string) error {

@@ -27,6 +27,8 @@ type fake struct {
 	err    error
 	events chan WatchEvent
 	pieces []string
+	marks  []LogMark // behind each piece
+	logs   LogOptions
 	lateEr error
 	agent  func(ctx context.Context, c Caller, conn net.Conn)
 }
@@ -96,7 +98,11 @@ func (f *fake) Logs(ctx context.Context, c Caller, id engine.JobID, o LogOptions
 	if err := f.note(c); err != nil {
 		return err
 	}
-	for _, p := range f.pieces {
+	f.logs = o
+	for i, p := range f.pieces {
+		if m, ok := w.(LogMarker); ok && i < len(f.marks) {
+			m.Mark(f.marks[i])
+		}
 		if _, err := io.WriteString(w, p); err != nil {
 			return err
 		}

@@ -232,3 +232,14 @@ func TestDiagnosis(t *testing.T) {
 		t.Errorf("root's agent %+v, %v", root.Agent, err)
 	}
 }
+
+func TestSpecsAreReadAsTheUsersPodmanReadsThem(t *testing.T) {
+	d := &Daemon{}
+	for podman, want := range map[string]string{"": "", "4.3.1": "0.5.0", "4.30.0": "", "5.4.2": ""} {
+		l := &link{}
+		l.runtime.Store(&agentrpc.RuntimeInfo{PodmanVersion: podman})
+		if got := d.finderFor(l).MaxVersion; got != want {
+			t.Errorf("Podman %q reads CDI up to %q, want %q", podman, got, want)
+		}
+	}
+}

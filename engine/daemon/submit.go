@@ -159,7 +159,7 @@ func (d *Daemon) userReady(ctx context.Context, c api.Caller, s engine.Spec) (ag
 	defer cancel()
 	l, err := d.agents.get(ctx, c.User)
 	if err != nil {
-		return agentrpc.RuntimeInfo{}, none, &api.Error{Code: api.CodeUnavailable, Message: err.Error() + "; the job was not accepted", Hint: "The daemon's log says more."}
+		return agentrpc.RuntimeInfo{}, none, &api.Error{Code: api.CodeUnavailable, Message: err.Error() + "; the job was not accepted", Hint: "Look for the cause with: gputop doctor"}
 	}
 	if l.info().Problem != nil {
 		// It may have been mended since the agent came.

@@ -42,6 +42,13 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	fails(t, dir, Options{}, ErrLocked, "pid is not known")
+	// Without a pid it may be ending: the next one waits for that.
+	ended := make(chan error)
+	go func() { ended <- s.Close() }()
+	s = open(t, dir, Options{})
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "pid"), []byte("1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
