@@ -35,10 +35,7 @@ func reasonText(j *api.Job, now time.Time) string {
 	case engine.ReasonPreparing:
 		return preparingText(j, r.Detail)
 	case engine.ReasonHeld:
-		if r.Detail == "" {
-			return "held"
-		}
-		return "held " + r.Detail // by whom
+		return withDetail("held", r.Detail)
 	case engine.ReasonNotBefore:
 		if r.Until.After(now) {
 			return withDetail("tries again in "+clock(r.Until.Sub(now)), r.Detail)

@@ -58,7 +58,7 @@ func waits(j *api.Job) bool {
 }
 
 func stateWord(j *api.Job) string {
-	if j.Held && j.State.Queued() {
+	if j.Held {
 		return "held"
 	}
 	return string(j.State)

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	logChunk = 512 << 10
+	logChunk = 128 << 10
 	logWait  = 2 * time.Second
 )
 
@@ -27,8 +27,8 @@ func (d *Daemon) Logs(ctx context.Context, c api.Caller, id engine.JobID, o api.
 	if err != nil {
 		return fmt.Errorf("read job %s: %w", id, err)
 	}
-	if err := permit(c, actLogs, &j, ""); err != nil {
-		return d.record(ctx, c, err)
+	if !maySee(c, j.Owner) {
+		return &api.Error{Code: api.CodeForbidden, Message: fmt.Sprintf("job %s belongs to %s; only its owner or an admin may read its output", id, j.Owner.Name)}
 	}
 	n := o.Attempt
 	if n == 0 {
@@ -36,19 +36,9 @@ func (d *Daemon) Logs(ctx context.Context, c api.Caller, id engine.JobID, o api.
 	} else if n < 0 || n > len(attempts) {
 		return &api.Error{Code: api.CodeNotFound, Message: fmt.Sprintf("job %s has no attempt %d; it has had %d", id, n, len(attempts))}
 	}
-	if f := o.From; f.Attempt > 0 {
-		if f.Attempt > len(attempts) || o.Attempt != 0 && o.Attempt != f.Attempt {
-			return &api.Error{Code: api.CodeNotFound, Message: fmt.Sprintf("job %s has no such place in its output: %s", id, f)}
-		}
-		n, o.Tail = f.Attempt, 0
-	}
 	for {
-		found, err := d.attemptLog(ctx, j.Owner, engine.AttemptID{Job: id, Number: n}, o, w)
-		if err != nil {
+		if err := d.attemptLog(ctx, j.Owner, engine.AttemptID{Job: id, Number: n}, o, w); err != nil {
 			return err
-		}
-		if keep := d.o.Policy.KeepLogs; !found && keep > 0 && !j.Ended.IsZero() && d.o.System.Now().Sub(j.Ended) > keep {
-			return &api.Error{Code: api.CodeNotFound, Message: fmt.Sprintf("the output of job %s is gone: it was kept for %s after the job's end", id, days(keep))}
 		}
 		if !o.Follow || o.Attempt != 0 {
 			return nil
@@ -56,7 +46,7 @@ func (d *Daemon) Logs(ctx context.Context, c api.Caller, id engine.JobID, o api.
 		if more, err := d.laterAttempt(ctx, id, n); err != nil || !more {
 			return err
 		}
-		n, o.Tail, o.From = n+1, 0, api.LogMark{}
+		n, o.Tail = n+1, 0
 	}
 }
 
@@ -86,30 +76,20 @@ func (d *Daemon) laterAttempt(ctx context.Context, id engine.JobID, n int) (bool
 	}
 }
 
-// days is a time in days where it is whole ones.
-func days(t time.Duration) string {
-	if n := t / (24 * time.Hour); n > 0 && t%(24*time.Hour) == 0 {
-		return fmt.Sprintf("%dd", n)
-	}
-	return t.String()
-}
-
-// attemptLog writes one attempt's output, and with Follow waits for it to begin and to end. found says that there is a
-// log.
-func (d *Daemon) attemptLog(ctx context.Context, owner engine.User, id engine.AttemptID, o api.LogOptions, w io.Writer) (found bool, err error) {
-	args := agentrpc.ReadLogArgs{Attempt: id, Container: id.ContainerName(d.store.Instance()), Max: logChunk, Tail: o.Tail,
-		Offset: o.From.Offset, File: o.From.File}
+// attemptLog writes one attempt's output, and with Follow waits for it to begin and to end.
+func (d *Daemon) attemptLog(ctx context.Context, owner engine.User, id engine.AttemptID, o api.LogOptions, w io.Writer) error {
+	args := agentrpc.ReadLogArgs{Attempt: id, Container: id.ContainerName(d.store.Instance()), Max: logChunk, Tail: o.Tail}
 	for {
 		state, err := d.attemptState(ctx, id)
 		if err != nil {
-			return false, err
+			return err
 		}
 		if state == attemptAhead {
 			if !o.Follow {
-				return true, nil
+				return nil
 			}
 			if !sleep(ctx, 200*time.Millisecond) {
-				return false, ctx.Err()
+				return ctx.Err()
 			}
 			continue
 		}
@@ -123,32 +103,25 @@ func (d *Daemon) attemptLog(ctx context.Context, owner engine.User, id engine.At
 			err = l.call(ctx, agentrpc.MethodReadLog, args, &chunk)
 		}
 		switch {
-		case errors.Is(err, agentrpc.ErrClosed), // the agent was replaced: the next one has the same files
-			err != nil && agentrpc.CodeOf(err) == agentrpc.CodeNotFound && o.Follow && state == attemptRuns:
+		case err != nil && agentrpc.CodeOf(err) == agentrpc.CodeNotFound && o.Follow && state == attemptRuns:
 			if !sleep(ctx, 200*time.Millisecond) {
-				return false, ctx.Err()
+				return ctx.Err()
 			}
 			continue
 		case err != nil && agentrpc.CodeOf(err) == agentrpc.CodeNotFound:
-			return false, nil // it never wrote anything
+			return nil // it never wrote anything
 		case err != nil:
-			return false, &api.Error{Code: api.CodeUnavailable, Message: fmt.Sprintf("the output of job %s cannot be read now: %v", id.Job, err)}
-		}
-		if chunk.Dropped {
-			chunk.Data = append([]byte(agentrpc.DroppedLine(d.o.Policy.LogLimit)), chunk.Data...)
+			return &api.Error{Code: api.CodeUnavailable, Message: fmt.Sprintf("the output of job %s cannot be read now: %v", id.Job, err)}
 		}
 		if len(chunk.Data) > 0 {
-			if m, ok := w.(api.LogMarker); ok {
-				m.Mark(api.LogMark{Attempt: id.Number, Offset: chunk.Next, File: chunk.File})
-			}
 			if _, err := w.Write(chunk.Data); err != nil {
-				return false, err
+				return err
 			}
 		}
-		atEnd := chunk.Next == args.Offset && args.Tail == 0 && !chunk.Dropped
-		args.Offset, args.File, args.Tail = chunk.Next, chunk.File, 0
+		atEnd := chunk.Next == args.Offset && args.Tail == 0
+		args.Offset, args.Tail = chunk.Next, 0
 		if atEnd && (!o.Follow || state == attemptOver) {
-			return args.File != 0, nil
+			return nil
 		}
 	}
 }

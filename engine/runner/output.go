@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gputop/engine"
 	"gputop/engine/agentrpc"
 )
 
@@ -31,9 +30,6 @@ type outputCopy struct {
 	// Offset is how far the log was copied, Size what the output file had then, both in bytes.
 	Offset int64 `json:"offset"`
 	Size   int64 `json:"size"`
-	// File is the number of the log file in which Offset counts, and Limit what is kept of it, in bytes.
-	File  uint64       `json:"file,omitempty"`
-	Limit engine.Bytes `json:"limit,omitempty"`
 
 	// resumed is set until the first step after reading the state from disk.
 	resumed bool
@@ -44,7 +40,7 @@ func (a *Agent) planCopy(c agentrpc.ContainerSpec, log string) error {
 	if _, err := a.jobFile("output", c.Attempt, ".json"); err != nil {
 		return err
 	}
-	o := outputCopy{Container: c.Name, Log: log, Output: outputPath(c.Workdir, c.Output), Limit: c.LogLimit}
+	o := outputCopy{Container: c.Name, Log: log, Output: outputPath(c.Workdir, c.Output)}
 	if err := o.save(a.copyFile(log)); err != nil {
 		return &agentrpc.Error{Code: agentrpc.CodeFailed, Message: "output file: " + err.Error()}
 	}
@@ -162,13 +158,9 @@ func (a *Agent) copyOutput(w *watch) {
 
 // step copies one piece. more says whether there may be another right away.
 func (o *outputCopy) step(state string) (more bool, err error) {
-	c, err := readChunk(o.Log, o.Offset, o.File, maxChunk)
-	if err != nil || c.next == o.Offset && !c.dropped {
+	data, next, err := readChunk(o.Log, o.Offset, maxChunk)
+	if err != nil || next == o.Offset {
 		return false, err
-	}
-	data := c.data
-	if c.dropped {
-		data = append([]byte(agentrpc.DroppedLine(o.Limit)), data...)
 	}
 	f, err := os.OpenFile(o.Output, os.O_CREATE|os.O_RDWR|os.O_APPEND|unix.O_NONBLOCK, 0o644)
 	if err != nil {
@@ -192,7 +184,7 @@ func (o *outputCopy) step(state string) (more bool, err error) {
 	if fi, err = f.Stat(); err != nil {
 		return false, err
 	}
-	o.Offset, o.File, o.Size = c.next, c.file, fi.Size()
+	o.Offset, o.Size = next, fi.Size()
 	return true, o.save(state)
 }
 

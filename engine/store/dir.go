@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -96,12 +95,6 @@ type ownedDir struct {
 	pid  bool // the pid file is ours
 }
 
-const (
-	// endingPatience is how long a daemon may take from removing its pid to its end, endingLook the time between two looks.
-	endingPatience = 3 * time.Second
-	endingLook     = 20 * time.Millisecond
-)
-
 // takeDir makes the directory if needed and locks it.
 func takeDir(dir string, o Options) (*ownedDir, error) {
 	if err := refuseNetworkFS(dir, o); err != nil {
@@ -114,15 +107,9 @@ func takeDir(dir string, o Options) (*ownedDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", dir, explain(err))
 	}
-	for began := time.Now(); ; time.Sleep(endingLook) {
-		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return &ownedDir{path: dir, lock: lock}, nil
-		}
-		// Without its pid the holder is about to end, or has just begun.
-		if _, serr := os.Stat(filepath.Join(dir, "pid")); serr == nil || !errors.Is(err, unix.EWOULDBLOCK) || time.Since(began) > endingPatience {
-			break
-		}
+	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		return &ownedDir{path: dir, lock: lock}, nil
 	}
 	lock.Close()
 	if !errors.Is(err, unix.EWOULDBLOCK) {
@@ -163,9 +150,7 @@ func (d *ownedDir) writePID() error {
 func (d *ownedDir) release() error {
 	var err error
 	if d.pid {
-		if err = os.Remove(filepath.Join(d.path, "pid")); errors.Is(err, os.ErrNotExist) {
-			err = nil // it only informs
-		}
+		err = os.Remove(filepath.Join(d.path, "pid"))
 	}
 	return errors.Join(err, d.lock.Close())
 }
