@@ -66,6 +66,10 @@ func (d *Daemon) sweepLeases() {
 // not lost. A running container is taken over; a created one is never started, it is removed.
 func (a *attempt) find(ctx context.Context) (agentrpc.Container, *engine.Ending) {
 	var c agentrpc.Container
+	if a.rec.BootID != a.d.o.System.BootID {
+		// Nothing that ran then runs now. Podman may never be able to say so: a power cut can break its record.
+		return c, a.missing()
+	}
 	for wait := 500 * time.Millisecond; ; wait = min(2*wait, 15*time.Second) {
 		actx, cancel := context.WithTimeout(ctx, callTimeout)
 		l, err := a.d.agents.get(actx, a.user)
@@ -92,9 +96,6 @@ func (a *attempt) find(ctx context.Context) (agentrpc.Container, *engine.Ending)
 	}
 	if !c.Running() {
 		return c, a.ended(c)
-	}
-	if a.rec.BootID != a.d.o.System.BootID {
-		return c, &engine.Ending{Started: true, Fault: "the machine was restarted while it ran"}
 	}
 	if err := a.adopted(ctx, c); err != nil {
 		return c, &engine.Ending{Started: true, Fault: fmt.Sprintf("its container was found running but could not be taken over: %v", err)}
