@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -65,11 +66,40 @@ func (d *Daemon) sweepLeases() {
 // find looks for the attempt's container and decides what it means. It keeps asking while nobody answers: no answer is
 // not lost. A running container is taken over; a created one is never started, it is removed.
 func (a *attempt) find(ctx context.Context) (agentrpc.Container, *engine.Ending) {
-	var c agentrpc.Container
 	if a.rec.BootID != a.d.o.System.BootID {
 		// Nothing that ran then runs now. Podman may never be able to say so: a power cut can break its record.
-		return c, a.missing()
+		return agentrpc.Container{}, a.missing()
 	}
+	for look := 1; ; look++ {
+		c, end := a.ask(ctx)
+		if end != nil || ctx.Err() != nil {
+			return c, end
+		}
+		if !c.Running() {
+			return c, a.ended(c)
+		}
+		err := a.adopted(ctx, c)
+		if err == nil {
+			return c, nil
+		}
+		// It may have ended since it was asked about: then the next answer says how.
+		if !errors.Is(err, errProcessGone) || look == goneLooks {
+			return c, &engine.Ending{Started: true, Fault: fmt.Sprintf("its container was found running but could not be taken over: %v", err)}
+		}
+		if !sleep(ctx, goneLookEvery) {
+			return c, nil
+		}
+	}
+}
+
+// goneLooks is how often a container is asked about that is called running while its process is gone.
+const (
+	goneLooks     = 20
+	goneLookEvery = 500 * time.Millisecond
+)
+
+// ask inspects the container until somebody answers, or there is nobody left to wait for.
+func (a *attempt) ask(ctx context.Context) (c agentrpc.Container, end *engine.Ending) {
 	for wait := 500 * time.Millisecond; ; wait = min(2*wait, 15*time.Second) {
 		actx, cancel := context.WithTimeout(ctx, callTimeout)
 		l, err := a.d.agents.get(actx, a.user)
@@ -77,14 +107,11 @@ func (a *attempt) find(ctx context.Context) (agentrpc.Container, *engine.Ending)
 			err = l.call(actx, agentrpc.MethodInspect, a.ref(), &c)
 		}
 		cancel()
-		if err == nil {
-			break
+		if err == nil || ctx.Err() != nil {
+			return c, nil
 		}
 		if agentrpc.CodeOf(err) == agentrpc.CodeNotFound {
 			return c, a.missing()
-		}
-		if ctx.Err() != nil {
-			return c, nil
 		}
 		if end := a.unheard(); end != nil {
 			return c, end
@@ -94,13 +121,6 @@ func (a *attempt) find(ctx context.Context) (agentrpc.Container, *engine.Ending)
 			return c, nil
 		}
 	}
-	if !c.Running() {
-		return c, a.ended(c)
-	}
-	if err := a.adopted(ctx, c); err != nil {
-		return c, &engine.Ending{Started: true, Fault: fmt.Sprintf("its container was found running but could not be taken over: %v", err)}
-	}
-	return c, nil
 }
 
 // unheard is the end of an attempt that was told to stop while nobody answers for its container. What never got a

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -25,6 +26,8 @@ type attempt struct {
 	stopping bool
 	// asked says that a container may exist under the attempt's name.
 	asked bool
+	// startSent says that the program may have been started: from then on only the container tells what ran.
+	startSent bool
 	// goneSince is since when its process has been seen gone although its agent says that it runs, on CLOCK_BOOTTIME.
 	goneSince int64
 	// stopSent is when the signal was delivered, CLOCK_BOOTTIME nanoseconds; 0 before.
@@ -128,7 +131,7 @@ func (a *attempt) start(ctx context.Context) (agentrpc.Container, *engine.Ending
 		func() error { return a.created(ctx, c) },
 		func() error { return l.call(ctx, agentrpc.MethodInit, a.ref(), &c) },
 		func() error { return a.initialized(ctx, c) },
-		func() error { return l.call(ctx, agentrpc.MethodStart, a.ref(), &c) },
+		func() error { a.startSent = true; return l.call(ctx, agentrpc.MethodStart, a.ref(), &c) },
 	}
 	for _, step := range steps {
 		if a.stopped() {
@@ -149,18 +152,26 @@ func (a *attempt) startFailed(ctx context.Context, c agentrpc.Container, err err
 	if key, _, kerr := keyOf(a.user, &a.spec); kerr == nil {
 		a.d.images.drop(key)
 	}
-	switch agentrpc.CodeOf(err) {
-	case agentrpc.CodeInvalid, agentrpc.CodeConflict:
-		return c, &engine.Ending{Invalid: err.Error()}
-	case agentrpc.CodeFailed, agentrpc.CodeNotFound:
-		return c, &engine.Ending{Fault: fmt.Sprintf("the container did not start: %v", err)}
+	if !a.startSent {
+		switch agentrpc.CodeOf(err) {
+		case agentrpc.CodeInvalid, agentrpc.CodeConflict:
+			return c, &engine.Ending{Invalid: err.Error()}
+		case agentrpc.CodeFailed, agentrpc.CodeNotFound:
+			return c, &engine.Ending{Fault: notStarted(err)}
+		}
 	}
 	if ctx.Err() != nil {
 		return c, nil
 	}
-	a.d.log.Warn("no answer while starting, looking for the container", "attempt", a.id, "err", err)
-	return a.find(ctx)
+	a.d.log.Warn("start not confirmed, looking for the container", "attempt", a.id, "err", err)
+	found, end := a.find(ctx)
+	if end != nil && end.Fault != "" && !end.Started {
+		end.Fault = notStarted(err) // what was said is worth more to its owner than what was found
+	}
+	return found, end
 }
+
+func notStarted(err error) string { return fmt.Sprintf("the container did not start: %v", err) }
 
 func (a *attempt) created(ctx context.Context, c agentrpc.Container) error {
 	return a.save(ctx, func(ch *change) error {
@@ -172,12 +183,17 @@ func (a *attempt) created(ctx context.Context, c agentrpc.Container) error {
 	})
 }
 
+// errProcessGone is returned for a process that has ended: ask about its container again.
+var errProcessGone = errors.New("gone")
+
 // process reads a process that the agent says is the container's first one, and checks that it can be: the owner's, and
 // not in the host's own PID namespace, by which everybody's processes on the cards would count as this job's.
 func (a *attempt) process(pid int) (host.Process, error) {
 	p, ok := a.d.o.System.Process(pid)
 	switch self, _ := a.d.o.System.Process(os.Getpid()); {
-	case !ok || p.UID != a.user.UID:
+	case !ok:
+		return p, fmt.Errorf("its process %d is %w", pid, errProcessGone)
+	case p.UID != a.user.UID:
 		return p, fmt.Errorf("its process %d is not one of %s", pid, a.user.Name)
 	case p.PIDNamespace != 0 && p.PIDNamespace == self.PIDNamespace:
 		return p, fmt.Errorf("its process %d is in no container", pid)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -149,4 +150,74 @@ func TestStopWithoutAnswersGivesTheCardBack(t *testing.T) {
 			b.untilState(id, engine.Cancelled)
 		})
 	}
+}
+
+// TestRefusedStartIsLookedAt: an error as the answer to a start says nothing about what ran. A short job that ended while
+// Podman looked at it has run, and must not run again.
+func TestRefusedStartIsLookedAt(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		command []string
+		code    agentrpc.Code
+		want    engine.JobState
+	}{
+		{"failed, yet it ran to its end", []string{"exit", "0"}, agentrpc.CodeFailed, engine.Succeeded},
+		{"not found, yet it ran and failed", []string{"exit", "3"}, agentrpc.CodeNotFound, engine.Failed},
+		{"failed, yet it runs", []string{"run"}, agentrpc.CodeFailed, engine.Running},
+		{"called invalid, yet it runs", []string{"run"}, agentrpc.CodeInvalid, engine.Running},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBox(t, 1)
+			b.agent.hooks(nil, func(m agentrpc.Method, _ *agentrpc.Conn) error {
+				if m == agentrpc.MethodStart {
+					return &agentrpc.Error{Code: c.code, Message: "stat /proc/1/ns: no such process"}
+				}
+				return nil
+			})
+			id := b.submit(spec(engine.Medium, c.command...))
+			j := b.untilState(id, c.want)
+			if n := b.agent.started(b.container(id, 1)); n != 1 || j.Attempt != 1 {
+				t.Errorf("started %d times, attempt %d; want 1 and 1", n, j.Attempt)
+			}
+		})
+	}
+}
+
+// TestStartThatNeverRanSaysWhy: where nothing ran, the reason Podman gave is what its owner reads, and it is tried again.
+func TestStartThatNeverRanSaysWhy(t *testing.T) {
+	b := newBox(t, 1)
+	b.agent.hooks(func(m agentrpc.Method, _ *agentrpc.Conn) error {
+		if m == agentrpc.MethodStart {
+			return &agentrpc.Error{Code: agentrpc.CodeFailed, Message: "no such runtime"}
+		}
+		return nil
+	}, nil)
+	id := b.submit(spec(engine.Medium, "run"))
+	j := b.until(id, "back in the queue", func(j api.Job) bool { return j.State == engine.Pending && j.Attempt == 1 })
+	if !strings.Contains(j.Message, "no such runtime") {
+		t.Errorf("message %q", j.Message)
+	}
+	b.agent.hooks(nil, nil)
+	b.until(id, "running", func(j api.Job) bool { return j.State == engine.Running && j.Attempt == 2 })
+}
+
+// TestEndWhileBeingTakenOver: a container that ends between the answer that it runs and the look at its process has ended
+// as it says, and is not lost.
+func TestEndWhileBeingTakenOver(t *testing.T) {
+	b := newBox(t, 1)
+	id := b.submit(spec(engine.Medium, "run"))
+	b.untilState(id, engine.Running)
+	b.stop()
+	name := b.container(id, 1)
+	var once sync.Once
+	b.agent.hooks(nil, func(m agentrpc.Method, _ *agentrpc.Conn) error {
+		if m == agentrpc.MethodInspect { // the answer is made; the program ends before it is read
+			once.Do(func() {
+				b.agent.alter(name, func(c *agentrpc.Container) { c.State, c.PID, c.FinishedAt = "exited", 0, time.Now() })
+			})
+		}
+		return nil
+	})
+	b.start()
+	b.untilState(id, engine.Succeeded)
 }

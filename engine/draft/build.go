@@ -26,7 +26,7 @@ func Build(f Fields, d Defaults, c Caller) (engine.Spec, error) {
 	var p problems
 	s := engine.Spec{
 		Name:      f.Name,
-		Profile:   first(f.Profile, d.Profile),
+		Profile:   profile(f, d),
 		Image:     f.Image,
 		Command:   f.Command,
 		CallerEnv: CaptureEnv(c.Environ),
@@ -47,6 +47,15 @@ func Build(f Fields, d Defaults, c Caller) (engine.Spec, error) {
 	}
 	p = append(p, unseen(p, CheckSpec(s))...)
 	return s, errors.Join(p...)
+}
+
+// profile is the one asked for. With an image and no profile the daemon chooses: the default one runs the host's own
+// programs, which is not what an image is named for.
+func profile(f Fields, d Defaults) string {
+	if f.Profile == "" && f.Image != "" {
+		return ""
+	}
+	return first(f.Profile, d.Profile)
 }
 
 // unseen is what of the static problems is about a field that has none yet: one complaint per field is enough.

@@ -275,3 +275,20 @@ func TestWith(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
+
+func TestImageWithoutProfileIsLeftToTheDaemon(t *testing.T) {
+	for _, c := range []struct {
+		f    Fields
+		want string
+	}{
+		{Fields{Image: "img:1"}, ""},
+		{Fields{Image: "img:1", Profile: "demo"}, "demo"},
+		{Fields{}, "host-env"},
+	} {
+		c.f.Command = []string{"true"}
+		s, err := Build(c.f, Defaults{Profile: "host-env", GPUs: 1}, here(t))
+		if err != nil || s.Profile != c.want {
+			t.Errorf("%+v: profile %q, %v; want %q", c.f, s.Profile, err, c.want)
+		}
+	}
+}

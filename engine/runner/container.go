@@ -63,18 +63,24 @@ func (a *Agent) look(ctx context.Context, nameOrID string) (inspected, error) {
 	if nameOrID == "" {
 		return d, invalid("no container named")
 	}
-	err := a.podman.call(ctx, "inspect container "+nameOrID, func(ctx context.Context) error {
-		conn, err := bindings.GetClient(ctx)
-		if err != nil {
-			return err
-		}
-		resp, err := conn.DoRequest(ctx, nil, http.MethodGet, "/containers/%s/json", nil, nil, nameOrID)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		return resp.Process(&d)
-	})
+	once := func() error {
+		return a.podman.call(ctx, "inspect container "+nameOrID, func(ctx context.Context) error {
+			conn, err := bindings.GetClient(ctx)
+			if err != nil {
+				return err
+			}
+			resp, err := conn.DoRequest(ctx, nil, http.MethodGet, "/containers/%s/json", nil, nil, nameOrID)
+			if err != nil {
+				return err
+			}
+			defer resp.Body.Close()
+			return resp.Process(&d)
+		})
+	}
+	err := once()
+	if lookedTooLate(err) {
+		err = once()
+	}
 	return d, err
 }
 

@@ -67,3 +67,8 @@ func codeOf(status int, text string) agentrpc.Code {
 
 // locked says whether Podman's database was busy: worth another try at once.
 func locked(err error) bool { return err != nil && strings.Contains(err.Error(), "database is locked") }
+
+// lookedTooLate says whether an inspect failed because the program ended while Podman read its /proc, as 4.3 does.
+func lookedTooLate(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "/proc/") && strings.Contains(err.Error(), "no such process")
+}

@@ -110,6 +110,37 @@ func TestHostProgramsRunWithNoOtherFlag(t *testing.T) {
 	}
 }
 
+// TestImageGetsTheContainerProfile: naming an image and no profile gives the image, not this machine's own programs.
+func TestImageGetsTheContainerProfile(t *testing.T) {
+	p := personal(t, alice, oneCard)
+	id := p.submitIn(p.dir("work"), "--image", image, "--gpus", "0", "--", "sh", "-c", "ls -d "+p.home+"/.config; pwd")
+	d := p.until(id, "ended", func(d api.JobDetail) bool { return d.State.Final() })
+	if d.Spec.Profile != "container" || strings.Contains(p.logs(id), p.home+"/.config\n") {
+		t.Errorf("profile %q, and inside:\n%s", d.Spec.Profile, p.logs(id))
+	}
+}
+
+// TestShortJobsRunOnce: jobs that end at once race with Podman's looks at them; none may be taken for not started.
+func TestShortJobsRunOnce(t *testing.T) {
+	p := personal(t, alice, oneCard)
+	marks := p.dir("marks")
+	var ids []engine.JobID
+	for range 12 {
+		ids = append(ids, p.submit("--profile", "demo", "--gpus", "0", "--mount", marks+":/marks", "--", "sh", "-c", "echo $GPUTOP_JOB_ID >> /marks/ran"))
+	}
+	for _, id := range ids {
+		if d := p.untilState(id, engine.Succeeded); len(d.Attempts) != 1 {
+			t.Errorf("job %s had %d attempts", id, len(d.Attempts))
+		}
+	}
+	if got := strings.Fields(p.run("sort", "-u", marks+"/ran")); len(got) != len(ids) {
+		t.Errorf("%d jobs ran, want %d", len(got), len(ids))
+	}
+	if got := strings.Fields(p.run("cat", marks+"/ran")); len(got) != len(ids) {
+		t.Errorf("jobs ran %d times in all, want %d", len(got), len(ids))
+	}
+}
+
 func TestAJobSeesOnlyItsOwnGPU(t *testing.T) {
 	p := personal(t, alice, "a100-40gb:2")
 	a := p.submit("--profile", "demo", "--", "sh", "-c", "ls /dev/ | grep nvidia; sleep 60")
