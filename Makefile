@@ -10,7 +10,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GOBUILD := go build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION)'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test test-unit test-e2e bench lint clean clean-test clean-demo need-go
+.PHONY: help setup build run test test-unit test-e2e bench deb deb-check lint clean clean-test clean-demo need-go
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +51,13 @@ test-e2e: build ## the tests against real rootless Podman, under test accounts (
 
 bench: build ## times of whole commands, beside the disk's and Slurm's where installed
 	go run ./test/bench
+
+deb: need-go ## the Debian package, in dist/; DEB_VERSION=1.2.0 sets its version
+	@packaging/deb
+	@packaging/check dist/gputop_*.deb
+
+deb-check: ## look into the package that make deb left: contents, programs, pages, units
+	@packaging/check dist/gputop_*.deb
 
 lint: need-go ## gofmt, go vet, staticcheck; shellcheck where installed
 	@scripts/lint $(TAGS)

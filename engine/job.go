@@ -71,7 +71,11 @@ type Job struct {
 	Ended time.Time `json:"ended,omitzero"`
 	// Prepared says that its image and mounts were found good; cleared when they have to be looked at again.
 	Prepared bool `json:"prepared,omitempty"`
-	Held     bool `json:"held,omitempty"`
+	// Held keeps it out of the queue's turn until it is released. HeldBy is who held it; HeldByAdmin that an admin did,
+	// somebody else's job: then its owner may not release it.
+	Held        bool   `json:"held,omitempty"`
+	HeldBy      string `json:"held_by,omitempty"`
+	HeldByAdmin bool   `json:"held_by_admin,omitempty"`
 	// ImageID and ImageDigest are what the image's name meant when it was prepared.
 	ImageID     string `json:"image_id,omitempty"`
 	ImageDigest string `json:"image_digest,omitempty"`

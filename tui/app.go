@@ -61,10 +61,16 @@ func (a *app) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case stopAnsweredMsg:
 		a.stopAnswered(m)
 		return a, nil
+	case jobChangedMsg:
+		a.jobChanged(m)
+		return a, nil
 	case tea.KeyPressMsg:
 		return a, a.press(m)
 	case tea.PasteMsg:
 		if a.dialog != nil {
+			if a.dialog.why {
+				a.dialog.write(a.sty, m.Content)
+			}
 			return a, nil
 		}
 		return a, a.top().Update(msg)
@@ -103,7 +109,7 @@ func (a *app) fallback(name string, otherwise int) int {
 func (a *app) press(m tea.KeyPressMsg) tea.Cmd {
 	key := m.String()
 	if a.dialog != nil && key != "ctrl+c" {
-		return a.dialog.press(&a.env, key)
+		return a.dialog.press(&a.env, m)
 	}
 	if b, ok := find(a.keys(), key); ok {
 		if b.disabled != "" {

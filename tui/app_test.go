@@ -95,12 +95,12 @@ func TestStopAsksFirst(t *testing.T) {
 		{"esc means no", "c<esc>", nil},
 		{"n means no", "cn", nil},
 		{"other keys do nothing", "cxsp", nil},
-		{"y means yes", "cy", []tuitest.Stop{{ID: 41, Why: engine.StopCancelled}}},
-		{"enter on yes", "c<right><enter>", []tuitest.Stop{{ID: 41, Why: engine.StopCancelled}}},
+		{"y means yes", "cy", []tuitest.Stop{{ID: 41, Why: engine.StopCancelled, Note: stopNote}}},
+		{"enter on yes", "c<right><enter>", []tuitest.Stop{{ID: 41, Why: engine.StopCancelled, Note: stopNote}}},
 		{"back to no", "c<right><left><enter>", nil},
-		{"preempt", "py", []tuitest.Stop{{ID: 41, Why: engine.StopPreempted}}},
-		{"from the detail screen", "<enter>cy", []tuitest.Stop{{ID: 41, Why: engine.StopCancelled}}},
-		{"from the cards", "<shift+tab>py", []tuitest.Stop{{ID: 41, Why: engine.StopPreempted}}},
+		{"preempt", "py", []tuitest.Stop{{ID: 41, Why: engine.StopPreempted, Note: stopNote}}},
+		{"from the detail screen", "<enter>cy", []tuitest.Stop{{ID: 41, Why: engine.StopCancelled, Note: stopNote}}},
+		{"from the cards", "<shift+tab>py", []tuitest.Stop{{ID: 41, Why: engine.StopPreempted, Note: stopNote}}},
 		{"not somebody else's", "jcy", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

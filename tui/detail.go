@@ -101,7 +101,7 @@ func (d *detail) SetSize(w, h int) {
 
 // Keys are the detail screen's bindings.
 func (d *detail) Keys() []binding {
-	bs := append([]binding{d.logsKey(d.job())}, d.stopKeys(d.job())...)
+	bs := append([]binding{d.logsKey(d.job())}, append(d.stopKeys(d.job()), d.changeKeys(d.job())...)...)
 	return append(bs, d.content.keys()...)
 }
 

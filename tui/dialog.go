@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -21,7 +22,10 @@ type dialog struct {
 	yes   string // the word on the button; empty for a notice
 	run   func() tea.Cmd
 	onYes bool
-	job   engine.JobID // what the question is about
+	// reason is what was typed where why asks for a sentence: without one there is no yes.
+	why    bool
+	reason string
+	job    engine.JobID // what the question is about
 	// deafUntil is when keys begin to count.
 	deafUntil time.Time
 }
@@ -69,7 +73,7 @@ func (e *env) askStop(j *api.Job, why engine.StopReason) {
 		verb, title = "preempt", "Preempt job #%d?"
 	}
 	d := &dialog{title: fmt.Sprintf(title, id), yes: "Yes, " + verb, job: id,
-		run: func() tea.Cmd { return e.stop(id, why) }}
+		run: func() tea.Cmd { return e.stop(id, why, stopNote) }}
 	d.lines = append(d.lines, fmt.Sprintf("%s of %s, class %s", clean(j.Name), clean(j.Owner), j.Class))
 	switch {
 	case j.Started.IsZero() || !j.State.Active():
@@ -80,6 +84,11 @@ func (e *env) askStop(j *api.Job, why engine.StopReason) {
 	}
 	if why == engine.StopPreempted {
 		d.lines = append(d.lines, "It goes back to the queue and starts again later.")
+		if !j.Mine {
+			d.why = true
+			d.lines = append(d.lines, "Say why: its owner reads it.")
+			d.run = func() tea.Cmd { return e.stop(id, why, d.reason) }
+		}
 	}
 	e.ask(d)
 }
@@ -88,13 +97,37 @@ func (d *dialog) keys() []binding {
 	if d.yes == "" {
 		return []binding{{label: "enter", short: "close"}}
 	}
+	if d.why {
+		return []binding{{label: "a-z", short: "the reason"}, {label: "tab", short: "move"}, {label: "enter", short: "choose"}, {label: "esc", short: "back"}}
+	}
 	return []binding{{label: "y", short: "yes"}, {label: "n", short: "no"}, {label: arrows, short: "move"},
 		{label: "enter", short: "choose"}, {label: "esc", short: "back"}}
 }
 
-// press takes a key; what the dialog does not know is ignored.
-func (d *dialog) press(e *env, key string) tea.Cmd {
+// maxReason is the longest reason that can be typed, in bytes.
+const maxReason = 200
+
+// write takes typed or pasted text into the reason.
+func (d *dialog) write(s *styles, text string) {
+	if text = s.clean(text); len(d.reason)+len(text) <= maxReason {
+		d.reason += text
+	}
+}
+
+// press takes a key; what the dialog does not know is ignored. Where a reason is typed, letters are text.
+func (d *dialog) press(e *env, m tea.KeyPressMsg) tea.Cmd {
 	if e.now().Before(d.deafUntil) {
+		return nil
+	}
+	key := m.String()
+	switch {
+	case d.why && m.Text != "":
+		d.write(e.sty, m.Text)
+		return nil
+	case d.why && key == "backspace":
+		if r := []rune(d.reason); len(r) > 0 {
+			d.reason = string(r[:len(r)-1])
+		}
 		return nil
 	}
 	switch key {
@@ -116,6 +149,10 @@ func (d *dialog) press(e *env, key string) tea.Cmd {
 }
 
 func (d *dialog) accept(e *env) tea.Cmd {
+	if d.why && strings.TrimSpace(d.reason) == "" {
+		e.sayBad(d.yes + ": say why first, its owner reads it")
+		return nil
+	}
 	e.dialog = nil
 	if why := e.unable(); why != "" {
 		e.sayBad(d.yes + ": " + why)
@@ -129,6 +166,9 @@ func (d *dialog) draw(s *styles, screen int) []string {
 	text := []string{}
 	for _, l := range d.lines {
 		text = append(text, wrap(l, max(min(screen-10, 64), 20))...)
+	}
+	if d.why {
+		text = append(text, s.fit("Reason: "+tail(d.reason, 50)+"_", min(60, max(screen-10, 20))))
 	}
 	inner := width(d.title) + 6
 	for _, l := range text {
@@ -164,6 +204,14 @@ func (d *dialog) draw(s *styles, screen int) []string {
 	}
 	lines = append(lines, spaces(inner), exactly(r.fill(inner), inner), spaces(inner))
 	return s.panel(d.title, "", lines, inner+2, len(lines)+2, true)
+}
+
+// tail is the end of a text that is longer than so many cells: where one types.
+func tail(text string, cells int) string {
+	if over := width(text) - cells; over > 0 {
+		return ansi.TruncateLeft(text, over, "")
+	}
+	return text
 }
 
 // overlay lays a box over the middle of a screen, which steps back into the dark.

@@ -124,13 +124,13 @@ type stopAnsweredMsg struct {
 
 const stopNote = "from the terminal interface"
 
-func (e *env) stop(id engine.JobID, why engine.StopReason) tea.Cmd {
+func (e *env) stop(id engine.JobID, why engine.StopReason, note string) tea.Cmd {
 	call := e.o.Client.Cancel
 	if why == engine.StopPreempted {
 		call = e.o.Client.Preempt
 	}
 	return e.calls.do(func(ctx context.Context) tea.Msg {
-		_, err := call(ctx, id, stopNote)
+		_, err := call(ctx, id, note)
 		return stopAnsweredMsg{id: id, why: why, err: err}
 	})
 }
@@ -162,7 +162,7 @@ func (e *env) errorText(err error) string {
 	return e.sty.clean(text)
 }
 
-// stopKeys are the bindings that act on a job, wherever one is shown.
+// stopKeys are the bindings that end a job or its turn, wherever one is shown.
 func (e *env) stopKeys(j *api.Job) []binding {
 	return []binding{
 		{keys: []string{"c"}, label: "c", short: "cancel", help: "cancel the job, after a question",

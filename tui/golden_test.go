@@ -9,6 +9,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/exp/golden"
 
+	"gputop/engine"
 	"gputop/engine/api"
 	"gputop/tui/internal/tuitest"
 )
@@ -56,7 +57,16 @@ func TestScreenGolden(t *testing.T) {
 		{"submit-errors", 80, 24, func(r *rig) { r.keys("spython train.py<tab><tab><tab><tab><tab><end>x<enter>") }},
 		{"cancel", 80, 24, func(r *rig) { r.keys("<shift+tab>c") }},
 		{"preempt", 120, 40, func(r *rig) { r.keys("<shift+tab>p") }},
-		{"help", 80, 40, func(r *rig) { r.keys("j?") }},
+		{"preempt-with-reason", 80, 24, func(r *rig) {
+			r.a.box.info.Admin = true
+			r.keys("<shift+tab>jpa demo for visitors at five")
+		}},
+		{"held", 80, 24, func(r *rig) {
+			j := *r.a.box.jobs[45]
+			j.Held, j.Reason = true, &engine.Reason{Code: engine.ReasonHeld, Detail: "by root"}
+			r.send(eventArrivedMsg{event: api.WatchEvent{Jobs: []api.Job{j}}})
+		}},
+		{"help", 80, 44, func(r *rig) { r.keys("j?") }},
 		{"refused", 80, 24, func(r *rig) { r.keys("jc") }},
 		{"gpus", 120, 30, func(r *rig) { r.keys("<shift+tab><shift+tab>j") }},
 		{"ended", 80, 24, func(r *rig) { r.keys("<tab>j") }},

@@ -29,11 +29,11 @@ func find(bs []binding, key string) (binding, bool) {
 	return binding{}, false
 }
 
-// footer lists the keys that work now, as many as fit, "? help" always last.
+// footer lists the keys that work now, as many as fit, the way out and "? help" always last.
 func (s *styles) footer(bs []binding, w int) string {
 	r := row{s: s}
 	r.gap(1)
-	var help *binding
+	var help, quit *binding
 	show := func(b *binding) {
 		r.put(s.key, s.keyLabel(b.label), width(b.label))
 		r.put(s.dim, " "+b.short, width(b.short)+1)
@@ -44,14 +44,19 @@ func (s *styles) footer(bs []binding, w int) string {
 		if bs[i].label == "?" {
 			help = &bs[i]
 		}
+		if bs[i].label == "q" {
+			quit = &bs[i]
+		}
 	}
 	keep := 0
-	if help != nil {
-		keep = size(help)
+	for _, b := range []*binding{quit, help} {
+		if b != nil {
+			keep += size(b)
+		}
 	}
 	for i := range bs {
 		b := &bs[i]
-		if b == help || b.short == "" || b.disabled != "" {
+		if b == help || b == quit || b.short == "" || b.disabled != "" {
 			continue
 		}
 		if r.used+size(b)+keep > w {
@@ -59,8 +64,10 @@ func (s *styles) footer(bs []binding, w int) string {
 		}
 		show(b)
 	}
-	if help != nil && r.used+keep <= w+2 {
-		show(help)
+	for _, b := range []*binding{quit, help} {
+		if b != nil && r.used+size(b) <= w+2 {
+			show(b)
+		}
 	}
 	return exactly(r.fill(w), w)
 }

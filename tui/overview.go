@@ -100,6 +100,16 @@ func (o *overview) move(n int) tea.Cmd {
 	return nil
 }
 
+// able gives bindings that act on a job the reason why there is none to act on.
+func (o *overview) able(bs []binding, noJob string) []binding {
+	for i := range bs {
+		if noJob != "" && o.unable() == "" {
+			bs[i].disabled = noJob
+		}
+	}
+	return bs
+}
+
 // Keys are the overview's bindings.
 func (o *overview) Keys() []binding {
 	j := o.selected()
@@ -111,12 +121,7 @@ func (o *overview) Keys() []binding {
 	default:
 		noJob = "no job is selected"
 	}
-	acts := append(o.stopKeys(j), o.logsKey(j))
-	for i := range acts {
-		if noJob != "" && o.unable() == "" {
-			acts[i].disabled = noJob
-		}
-	}
+	acts := o.able(append(o.stopKeys(j), o.logsKey(j)), noJob)
 	const page = 1 << 30
 	step := func(n int) func() tea.Cmd { return func() tea.Cmd { return o.move(n) } }
 	focus := func(n pane) func() tea.Cmd { return func() tea.Cmd { o.fresh = 0; o.focusOn(o.focus + n); return nil } }
@@ -127,8 +132,8 @@ func (o *overview) Keys() []binding {
 			run: func() tea.Cmd { return o.openDetail(j.ID) }},
 	}
 	bs = append(bs, acts...)
-	return append(bs,
-		binding{keys: []string{"tab"}, label: "tab", short: "next panel", help: "next panel: GPUs, running, queue, ended", run: focus(1)},
+	bs = append(bs, binding{keys: []string{"tab"}, label: "tab", short: "next panel", help: "next panel: GPUs, running, queue, ended", run: focus(1)})
+	return append(append(bs, o.able(o.changeKeys(j), noJob)...),
 		binding{keys: []string{"shift+tab"}, label: "shift+tab", help: "panel before", run: focus(panes - 1)},
 		binding{keys: []string{"down", "j"}, label: "j/k", short: "move", help: "one row down or up (also the arrows)", run: step(1)},
 		binding{keys: []string{"up", "k"}, run: step(-1)},

@@ -140,7 +140,7 @@ func TestProgramSubmitCancelLogsQuit(t *testing.T) {
 	x.wait("Cancel job #100?")
 	x.typed("y")
 	x.wait("job #100 is cancelled")
-	if got := c.Stopped(); len(got) != 1 || got[0] != (tuitest.Stop{ID: 100, Why: engine.StopCancelled}) {
+	if got := c.Stopped(); len(got) != 1 || got[0] != (tuitest.Stop{ID: 100, Why: engine.StopCancelled, Note: stopNote}) {
 		t.Fatalf("stopped %v", got)
 	}
 	x.typed("\x1b[Z") // shift+tab: running jobs

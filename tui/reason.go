@@ -35,7 +35,10 @@ func reasonText(j *api.Job, now time.Time) string {
 	case engine.ReasonPreparing:
 		return preparingText(j, r.Detail)
 	case engine.ReasonHeld:
-		return withDetail("held", r.Detail)
+		if r.Detail == "" {
+			return "held"
+		}
+		return "held " + r.Detail // by whom
 	case engine.ReasonNotBefore:
 		if r.Until.After(now) {
 			return withDetail("tries again in "+clock(r.Until.Sub(now)), r.Detail)

@@ -33,7 +33,16 @@ type Client interface {
 	Show(ctx context.Context, id engine.JobID) (api.JobDetail, error)
 	Cancel(ctx context.Context, id engine.JobID, note string) (api.Job, error)
 	Preempt(ctx context.Context, id engine.JobID, note string) (api.Job, error)
+	Changer
 	Logs(ctx context.Context, id engine.JobID, o api.LogOptions, w io.Writer) error
+}
+
+// Changer is the part of Client that changes a job without ending it.
+type Changer interface {
+	Hold(ctx context.Context, id engine.JobID, note string) (api.Job, error)
+	Release(ctx context.Context, id engine.JobID, note string) (api.Job, error)
+	Requeue(ctx context.Context, id engine.JobID, note string) (api.SubmitResponse, error)
+	Update(ctx context.Context, id engine.JobID, u api.UpdateRequest) (api.Job, error)
 }
 
 // Options say how to run the interface. Client and Draft are needed.

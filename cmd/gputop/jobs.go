@@ -58,7 +58,7 @@ func waits(j *api.Job) bool {
 }
 
 func stateWord(j *api.Job) string {
-	if j.Held {
+	if j.Held && j.State.Queued() {
 		return "held"
 	}
 	return string(j.State)

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"gputop/engine"
 	"gputop/engine/api"
 	"gputop/engine/termsafe"
 )
@@ -36,7 +39,7 @@ func (c *cli) logsCommand() *cobra.Command {
 			if isTerminal(c.out) {
 				w = termsafe.NewWriter(c.out)
 			}
-			err = client.Logs(cmd.Context(), ids[0], o, w)
+			err = readLogs(cmd.Context(), client, ids[0], o, w)
 			if err != nil && cmd.Context().Err() != nil {
 				return &codeError{code: exitCancelled} // the user has seen enough
 			}
@@ -47,4 +50,27 @@ func (c *cli) logsCommand() *cobra.Command {
 	cmd.Flags().IntVar(&o.Attempt, "attempt", 0, "of this attempt, counted from 1 (default the newest)")
 	cmd.Flags().IntVar(&o.Tail, "tail", 0, "only the last lines (default all)")
 	return cmd
+}
+
+// readLogs reads a job's output, over restarts of the daemon: each time it goes on behind the last byte written.
+func readLogs(ctx context.Context, client *api.Client, id engine.JobID, o api.LogOptions, w io.Writer) error {
+	var gone time.Time
+	for {
+		before, began := o.From, time.Now()
+		err := client.LogsFrom(ctx, id, &o, w)
+		if err == nil || ctx.Err() != nil || !passing(err) || !o.Follow && o.From == (api.LogMark{}) {
+			return err
+		}
+		switch {
+		case gone.IsZero(), o.From != before, time.Since(began) > waitPatience/10:
+			gone = time.Now()
+		case time.Since(gone) > waitPatience:
+			return err
+		}
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

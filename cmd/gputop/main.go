@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gputop/cmd/gputop/internal/connect"
+	"gputop/cmd/internal/manpage"
 	"gputop/engine"
 	"gputop/engine/api"
 	"gputop/engine/termsafe"
@@ -86,7 +87,9 @@ func (c *cli) command() *cobra.Command {
 	root.SetOut(c.out)
 	root.SetErr(c.err)
 	root.AddCommand(c.submitCommand(), c.lsCommand(), c.showCommand(), c.logsCommand(), c.cancelCommand(), c.preemptCommand(),
-		c.waitCommand(), c.execCommand(), c.topCommand(), c.versionCommand(), exitCodesTopic())
+		c.holdCommand(), c.releaseCommand(), c.requeueCommand(), c.updateCommand(), c.auditCommand(),
+		c.waitCommand(), c.execCommand(), c.topCommand(), c.doctorCommand(), c.versionCommand(), exitCodesTopic(),
+		manpage.Command(manpage.Page{Section: 1, Version: version, SeeAlso: []string{"gputopd(8)", "podman(1)"}}))
 	return root
 }
 

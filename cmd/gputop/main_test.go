@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"gputop/engine"
+	"gputop/engine/agentrpc"
 	"gputop/engine/api"
 	"gputop/engine/draft"
 )
@@ -204,6 +205,64 @@ func (b *box) Stop(ctx context.Context, c api.Caller, id engine.JobID, why engin
 	return *j, nil
 }
 
+func (b *box) Hold(ctx context.Context, c api.Caller, id engine.JobID, hold bool, note string) (api.Job, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	j, err := b.find(c, id)
+	switch {
+	case err != nil:
+		return api.Job{}, err
+	case !j.State.Queued():
+		return api.Job{}, &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s is %s", id, j.State), Hint: "Preempt it first."}
+	}
+	j.Held = hold
+	return *j, nil
+}
+
+func (b *box) Requeue(ctx context.Context, c api.Caller, id engine.JobID, note string) (api.SubmitResponse, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	j, err := b.find(c, id)
+	if err != nil {
+		return api.SubmitResponse{}, err
+	}
+	again := *j
+	if j.State.Final() {
+		again.ID, again.State = 99, engine.Pending
+	}
+	return api.SubmitResponse{Job: again}, nil
+}
+
+func (b *box) Update(ctx context.Context, c api.Caller, id engine.JobID, u api.UpdateRequest) (api.Job, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	j, err := b.find(c, id)
+	if err != nil {
+		return api.Job{}, err
+	}
+	if u.TimeLimit != nil {
+		j.TimeLimit = *u.TimeLimit
+	}
+	if u.Class != nil {
+		j.Class = *u.Class
+	}
+	if u.GPUMemory != nil {
+		j.Request = engine.Request{GPUMemory: *u.GPUMemory}
+	}
+	return *j, nil
+}
+
+func (b *box) Audit(ctx context.Context, c api.Caller, q api.AuditQuery) (api.Audit, error) {
+	if q.User == "nobody" {
+		return api.Audit{}, nil
+	}
+	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
+	alice, bob := engine.User{UID: 1000, Name: "alice"}, engine.User{UID: 1001, Name: "bob"}
+	return api.Audit{More: true, Entries: []engine.AuditEntry{
+		{Time: at.Add(time.Minute), User: engine.User{Name: "root"}, PID: 9, Action: "preempt", Job: 1, Owner: alice, Allowed: true, Reason: "evil\x1b]0;t\x07"},
+		{Time: at, User: bob, PID: 8, Action: "cancel", Job: 1, Owner: alice, Text: "job 1 belongs to alice"}}}, nil
+}
+
 func (b *box) Wait(ctx context.Context, c api.Caller, id engine.JobID) (api.Job, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -236,6 +295,14 @@ func (b *box) Exec(ctx context.Context, c api.Caller, id engine.JobID) (api.Exec
 func (b *box) Watch(ctx context.Context, c api.Caller, send func(api.WatchEvent) error) error {
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+func (b *box) Diagnose(ctx context.Context, c api.Caller) (api.Diagnosis, error) {
+	return api.Diagnosis{Version: "other", Mode: "shared", PID: 7, Simulated: true, StateDir: "/var/lib/gputop", StateWritable: true, StateFree: ref(40 * engine.GiB),
+		Cards: []api.CardDiagnosis{{Device: "GPU-a", Health: engine.HealthOK}, {Device: "GPU-b", Index: 1, Health: engine.HealthOK, Problems: []api.SpecProblem{
+			{Code: "stale", File: "/etc/cdi/nvidia.yaml", Message: "is out of date\x1b[31m", Fix: "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"}}}},
+		Agent: api.AgentDiagnosis{Connected: true, Runtime: &agentrpc.RuntimeInfo{PodmanVersion: "5.4.2", OCIRuntime: "crun", CgroupVersion: 2,
+			Controllers: []string{"cpu", "memory", "pids"}, StorageDriver: "overlay", CDISpecDirs: []string{"/etc/cdi", "/var/run/cdi"}}}}, nil
 }
 
 func (b *box) ServeAgent(ctx context.Context, c api.Caller, conn net.Conn) {}

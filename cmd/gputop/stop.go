@@ -13,7 +13,7 @@ import (
 	"gputop/engine/termsafe"
 )
 
-// stopCall is Cancel or Preempt of a client.
+// stopCall is a method of a client that takes a reason: Cancel, Preempt, Hold or Release.
 type stopCall func(*api.Client, context.Context, engine.JobID, string) (api.Job, error)
 
 func (c *cli) cancelCommand() *cobra.Command {
@@ -29,7 +29,7 @@ func (c *cli) preemptCommand() *cobra.Command {
 	return c.stopCommand(&cobra.Command{
 		Use:     "preempt JOB...",
 		Short:   "Stop running jobs and put them back in the queue",
-		Long:    "Stop running jobs and put them back in the queue, at their old place. Your own jobs only, unless you are an admin.",
+		Long:    "Stop running jobs and put them back in the queue, at their old place. Your own jobs only; an admin\nmay preempt anybody's, and has to say why: the owner reads it.",
 		Example: "  gputop preempt 42 --reason 'a demo until five'",
 	}, "preempted", (*api.Client).Preempt)
 }
@@ -60,12 +60,27 @@ func ofJob(id engine.JobID, err error) error {
 	return fmt.Errorf("job %s: %w", id, err)
 }
 
-// stopAll goes on after a job that can't be stopped; the first such error decides the exit code.
 func (c *cli) stopAll(ctx context.Context, client *api.Client, ids []engine.JobID, note, done string, call stopCall) error {
+	return c.each(ids, func(id engine.JobID) (api.Job, string, error) {
+		j, err := call(client, ctx, id, note)
+		text := fmt.Sprintf("Job %s %s.\n", id, done)
+		if j.State == engine.Stopping {
+			text = fmt.Sprintf("Job %s is being %s.\n", id, done)
+			if j.Progress != "" {
+				text = fmt.Sprintf("Job %s is being %s: %s.\n", id, done, termsafe.Text(j.Progress))
+			}
+		}
+		return j, text, err
+	})
+}
+
+// each does one thing to several jobs and says what was done. It goes on after a job to which it can't be done; the
+// first such error decides the exit code.
+func (c *cli) each(ids []engine.JobID, do func(engine.JobID) (api.Job, string, error)) error {
 	var jobs []api.Job
 	var first error
 	for _, id := range ids {
-		j, err := call(client, ctx, id, note)
+		j, text, err := do(id)
 		if err != nil {
 			if first != nil {
 				fmt.Fprintf(c.err, "gputop: %s\n", termsafe.Text(ofJob(id, err).Error()))
@@ -77,10 +92,6 @@ func (c *cli) stopAll(ctx context.Context, client *api.Client, ids []engine.JobI
 		jobs = append(jobs, j)
 		if c.json {
 			continue
-		}
-		text := fmt.Sprintf("Job %s %s.\n", id, done)
-		if j.State == engine.Stopping {
-			text = fmt.Sprintf("Job %s is being %s.\n", id, done)
 		}
 		if err := c.write(text); err != nil {
 			return err

@@ -35,8 +35,12 @@ func (v value) String() string {
 }
 func (v value) Type() string { return v.kind }
 
-func addFlags(cmd *cobra.Command, f *draft.Fields) {
+// addFlags adds the draft's flags, or only those named.
+func addFlags(cmd *cobra.Command, f *draft.Fields, only ...string) {
 	for _, fl := range draft.Flags() {
+		if len(only) > 0 && !slices.Contains(only, fl.Name) {
+			continue
+		}
 		v := value{kind: fl.Arg}
 		if fl.Repeats() {
 			list := fl.List(f)
@@ -81,13 +85,16 @@ keys. Flags on the command line win over both.`,
 	cmd.Flags().StringVarP(&file, "file", "f", "", "read the job from a YAML file; - for standard input")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the job and keep nothing")
 	c.jsonFlag(cmd)
-	var classes []string
-	for _, cl := range engine.Classes {
-		classes = append(classes, cl.String())
-	}
-	must(cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions(classes, cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("class", cobra.FixedCompletions(classWords(), cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("profile", c.completeProfiles))
 	return cmd
+}
+
+func classWords() (words []string) {
+	for _, cl := range engine.Classes {
+		words = append(words, cl.String())
+	}
+	return words
 }
 
 // must is for mistakes in this program's own text.

@@ -25,6 +25,9 @@ type fileConfig struct {
 	StopGrace      string `yaml:"stop_grace"`
 	MaxPending     int    `yaml:"max_pending_per_user"`
 	AdminGroup     string `yaml:"admin_group"`
+	LogLimit       string `yaml:"log_limit"`
+	KeepEnded      *int   `yaml:"keep_ended_jobs"`
+	KeepLogs       string `yaml:"keep_logs"`
 }
 
 // config is what the file and the flags say together.
@@ -65,6 +68,7 @@ func (f fileConfig) apply(c *config) error {
 		{"sample_interval", f.SampleInterval, &c.interval},
 		{"default_time_limit", f.TimeLimit, &c.policy.TimeLimit},
 		{"stop_grace", f.StopGrace, &c.policy.StopGrace},
+		{"keep_logs", f.KeepLogs, &c.policy.KeepLogs},
 	} {
 		if d.text == "" {
 			continue
@@ -73,7 +77,7 @@ func (f fileConfig) apply(c *config) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.key, err)
 		}
-		if v < 0 || v == 0 && d.into != &c.policy.StopGrace {
+		if v < 0 || v == 0 && d.into != &c.policy.StopGrace && d.into != &c.policy.KeepLogs {
 			return fmt.Errorf("%s: must be more than zero", d.key)
 		}
 		*d.into = v
@@ -99,6 +103,32 @@ func (f fileConfig) apply(c *config) error {
 	}
 	if f.MaxPending > 0 {
 		c.policy.MaxPending = f.MaxPending
+	}
+	return f.applyKept(&c.policy)
+}
+
+// leastLogLimit is the smallest log that is worth reading.
+const leastLogLimit = 1 << 20
+
+// applyKept is the part about what is kept of jobs, and for how long.
+func (f fileConfig) applyKept(p *daemon.Policy) error {
+	if f.LogLimit != "" && f.LogLimit != "0" {
+		n, err := engine.ParseBytes(f.LogLimit)
+		if err != nil {
+			return fmt.Errorf("log_limit: %w", err)
+		}
+		if n < leastLogLimit {
+			return fmt.Errorf("log_limit: %s is too little: want %s or more, or 0 for no limit", n, engine.Bytes(leastLogLimit))
+		}
+		p.LogLimit = n
+	} else if f.LogLimit == "0" {
+		p.LogLimit = 0
+	}
+	if f.KeepEnded != nil {
+		if *f.KeepEnded < 0 {
+			return fmt.Errorf("keep_ended_jobs: %d is negative", *f.KeepEnded)
+		}
+		p.KeepEnded = *f.KeepEnded
 	}
 	return nil
 }

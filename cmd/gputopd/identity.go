@@ -1,43 +1,127 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
 	"os/user"
 	"strconv"
 	"sync"
+	"time"
 
 	"gputop/engine/api"
 )
 
-// names remembers who a uid is, for display.
-var names sync.Map
+const (
+	// nameFresh is how long a name is used without asking again, and nameWait how long somebody who wants one waits: the
+	// daemon's loop does, and a directory server that hangs must not stop it.
+	nameFresh = 10 * time.Minute
+	nameWait  = 100 * time.Millisecond
+	// groupWait bounds the one look-up of the admin group.
+	groupWait = 10 * time.Second
+)
 
-func userName(uid uint32) string {
-	if n, ok := names.Load(uid); ok {
-		return n.(string)
+// names remembers who a uid is, for display. A uid that is not known, or not yet, is shown as its number.
+type names struct {
+	people *api.People
+	now    func() time.Time
+	wait   time.Duration
+
+	mu    sync.Mutex
+	known map[uint32]*knownName
+}
+
+type knownName struct {
+	name  string
+	asked time.Time
+	// pending is closed when the look-up under way ends; nil when none is.
+	pending chan struct{}
+}
+
+func newNames(p *api.People) *names {
+	return &names{people: p, now: time.Now, wait: nameWait, known: map[uint32]*knownName{}}
+}
+
+func (n *names) of(uid uint32) string {
+	n.mu.Lock()
+	k := n.known[uid]
+	if k == nil {
+		k = &knownName{name: strconv.FormatUint(uint64(uid), 10)}
+		n.known[uid] = k
 	}
-	id := strconv.FormatUint(uint64(uid), 10)
-	name := id
-	if u, err := user.LookupId(id); err == nil {
-		name = u.Username
+	first := k.asked.IsZero()
+	if !first && (k.pending != nil || n.now().Sub(k.asked) < nameFresh) {
+		defer n.mu.Unlock()
+		return k.name
 	}
-	names.Store(uid, name)
-	return name
+	k.asked, k.pending = n.now(), make(chan struct{})
+	pending := k.pending
+	go n.ask(uid, k) // ends when NSS answers or within the time-out of people
+	n.mu.Unlock()
+	t := time.NewTimer(n.wait)
+	defer t.Stop()
+	select {
+	case <-pending:
+	case <-t.C:
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return k.name
+}
+
+func (n *names) ask(uid uint32, k *knownName) {
+	u, _, err := n.people.Of(uid)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err == nil && u.Name != "" {
+		k.name = u.Name
+	}
+	close(k.pending)
+	k.pending = nil
+}
+
+// groupsOf are a user's groups now.
+func groupsOf(p *api.People) func(uid uint32) ([]uint32, error) {
+	return func(uid uint32) ([]uint32, error) {
+		_, groups, err := p.Of(uid)
+		if err != nil {
+			return nil, fmt.Errorf("groups of uid %d: %w", uid, err)
+		}
+		return groups, nil
+	}
 }
 
 // serverOptions say who is an admin: root, and in shared mode the members of the configured group, where it exists.
-func serverOptions(conf config, shared bool, log *slog.Logger) api.ServerOptions {
-	o := api.ServerOptions{Log: log}
+func serverOptions(conf config, shared bool, people *api.People, log *slog.Logger) api.ServerOptions {
+	o := api.ServerOptions{Log: log, People: people}
 	if !shared {
 		return o
 	}
-	g, err := user.LookupGroup(conf.policy.AdminGroup)
+	g, err := lookupGroup(conf.policy.AdminGroup)
 	if err != nil {
-		log.Info("no admin group, only root is an admin", "group", conf.policy.AdminGroup)
+		log.Info("no admin group, only root is an admin", "group", conf.policy.AdminGroup, "why", err)
 		return o
 	}
 	if gid, err := strconv.ParseUint(g.Gid, 10, 32); err == nil {
 		o.AdminGroups = []uint32{uint32(gid)}
 	}
 	return o
+}
+
+// lookupGroup asks NSS, and does not wait for one that hangs.
+func lookupGroup(name string) (*user.Group, error) {
+	type answer struct {
+		g   *user.Group
+		err error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		g, err := user.LookupGroup(name)
+		got <- answer{g, err}
+	}()
+	select {
+	case a := <-got:
+		return a.g, a.err
+	case <-time.After(groupWait):
+		return nil, fmt.Errorf("the user database (NSS) does not answer within %v", groupWait)
+	}
 }

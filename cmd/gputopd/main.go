@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"gputop/cmd/internal/manpage"
 )
 
 // version is set by the build.
@@ -25,8 +27,18 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand(), agentCommand(), samplerCommand())
+	root.AddCommand(serveCommand(), agentCommand(), samplerCommand(), manpage.Command(manpage.Page{Section: 8, Version: version,
+		Files: [][2]string{
+			{"/etc/gputop/config.yaml", "Configuration of the shared daemon; every key is in it, commented."},
+			{"/var/lib/gputop", "State of the shared daemon: the queue."},
+			{"/run/gputop/gputop.sock", "Socket of the shared daemon."},
+			{"/run/cdi/gputop-lease-*.json", "What a running attempt was granted, one file each, readable to its owner."},
+			{"~/.local/state/gputop", "State of a personal daemon, and each user's job output and checkpoints."},
+		}, SeeAlso: []string{"gputop(1)", "podman(1)", "loginctl(1)"}}))
 	if err := root.ExecuteContext(ctx); err != nil {
+		if toJournal(os.Stderr) {
+			fmt.Fprint(os.Stderr, prefixes[prioError])
+		}
 		fmt.Fprintf(os.Stderr, "gputopd: %v\n", err)
 		stop()
 		os.Exit(1)

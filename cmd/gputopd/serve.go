@@ -30,6 +30,8 @@ type serveFlags struct {
 	simulate         string
 	library          string
 	interval         time.Duration
+	// people is asked who is who, by all parts.
+	people *api.People
 }
 
 func serveCommand() *cobra.Command {
@@ -131,7 +133,11 @@ func (f *serveFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	log := newLog()
+	m, err := managerOf()
+	if err != nil {
+		return err
+	}
 	st, err := store.Open(ctx, f.stateDir, store.Options{Now: time.Now, Log: log})
 	if err != nil {
 		return err
@@ -162,7 +168,7 @@ func (f *serveFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return f.serve(ctx, d, ln, conf, st, log)
+	return f.serve(ctx, d, ln, conf, st, log, m)
 }
 
 func (f *serveFlags) options(conf config, st *store.Store, log *slog.Logger) (daemon.Options, error) {
@@ -174,10 +180,12 @@ func (f *serveFlags) options(conf config, st *store.Store, log *slog.Logger) (da
 	if err != nil {
 		return daemon.Options{}, fmt.Errorf("host name: %w", err)
 	}
+	f.people = api.NewPeople(api.LookupUser, 0)
 	o := daemon.Options{Mode: daemon.Personal, Version: version, Host: name, Store: st, Policy: conf.policy, Log: log,
-		SpecDirs: []string{"/etc/cdi", "/var/run/cdi"}, UserName: userName,
+		SpecDirs: []string{"/etc/cdi", "/var/run/cdi"}, UserName: newNames(f.people).of, StateDir: f.stateDir,
+		Groups: groupsOf(f.people),
 		System: daemon.System{Now: time.Now, Boottime: host.Boottime, BootID: boot, CPUs: host.CPUs(), Memory: host.Memory(),
-			Process: host.ReadProcess, Kill: host.Kill}}
+			Process: host.ReadProcess, Groups: host.Groups, Kill: host.Kill}}
 	if f.shared {
 		o.Mode, o.LeaseDir = daemon.Shared, f.cdiDir
 		if f.cdiDir != "/var/run/cdi" {
@@ -186,7 +194,7 @@ func (f *serveFlags) options(conf config, st *store.Store, log *slog.Logger) (da
 	} else {
 		o.System.LockDevice = host.LockDevice
 	}
-	o.StartAgent = (&agentStarter{engineSocket: f.socket, stateDir: f.stateDir, instance: st.Instance(), shared: f.shared, log: log}).start
+	o.StartAgent = (&agentStarter{engineSocket: f.socket, stateDir: f.stateDir, instance: st.Instance(), shared: f.shared, groups: o.Groups, log: log}).start
 	return o, f.simulated(conf, st, &o)
 }
 
@@ -223,10 +231,10 @@ func (f *serveFlags) simulated(conf config, st *store.Store, o *daemon.Options) 
 }
 
 // serve runs the engine, its sampler and its listener until ctx is done or one of them fails.
-func (f *serveFlags) serve(ctx context.Context, d *daemon.Daemon, ln net.Listener, conf config, st *store.Store, log *slog.Logger) error {
+func (f *serveFlags) serve(ctx context.Context, d *daemon.Daemon, ln net.Listener, conf config, st *store.Store, log *slog.Logger, m manager) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	srv := api.NewServer(d, serverOptions(conf, f.shared, log))
+	srv := api.NewServer(d, serverOptions(conf, f.shared, f.people, log))
 	argv, err := f.samplerArgv(conf, st)
 	if err != nil {
 		return err
@@ -235,7 +243,8 @@ func (f *serveFlags) serve(ctx context.Context, d *daemon.Daemon, ln net.Listene
 		OnState: func(s sampler.State) { log.Info("sampler", "phase", s.Phase, "pid", s.PID, "message", s.Message) }})
 	files := []string{filepath.Join(f.stateDir, "gputop.db"), filepath.Join(f.stateDir, "lock")}
 	parts := []func(context.Context) error{d.Run, func(ctx context.Context) error { return srv.Serve(ctx, ln) }, sup.Run,
-		func(ctx context.Context) error { return watchFiles(ctx, lookEvery, files...) }}
+		func(ctx context.Context) error { return watchFiles(ctx, lookEvery, files...) },
+		func(ctx context.Context) error { return m.keep(ctx, log, d.Alive) }}
 	done := make(chan error, len(parts))
 	for _, part := range parts {
 		go func() { done <- part(ctx) }()

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -27,6 +27,7 @@ type agentStarter struct {
 	stateDir     string
 	instance     string
 	shared       bool
+	groups       func(uid uint32) ([]uint32, error)
 	log          *slog.Logger
 }
 
@@ -41,8 +42,11 @@ func (s *agentStarter) start(u engine.User) error {
 	} else {
 		args = append(args, "--state-dir", filepath.Join(s.stateDir, "agent"))
 	}
-	if s.shared && !hasUserManager(u) {
-		s.startManager(u)
+	if s.shared && systemdRuns() && !hasUserManager(u) {
+		// No child instead: the unit's sandbox would keep newuidmap, and so Podman, from working.
+		if err := startManager(u); err != nil {
+			return err
+		}
 	}
 	if hasUserManager(u) {
 		return s.underManager(u, self, args)
@@ -56,19 +60,18 @@ func systemdRuns() bool {
 	return err == nil
 }
 
-// startManager starts the systemd manager of a user who is not logged in and does not linger, but whose turn has come:
-// what is started below the daemon's own unit ends with it.
-func (s *agentStarter) startManager(u engine.User) {
-	if !systemdRuns() {
-		return
-	}
+// startManager starts the systemd manager of a user who is not logged in and does not linger, but whose turn has come.
+func startManager(u engine.User) error {
+	unit := fmt.Sprintf("user@%d.service", u.UID)
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "systemctl", "start", fmt.Sprintf("user@%d.service", u.UID))
+	cmd := exec.CommandContext(ctx, "systemctl", "start", unit)
 	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
-		s.log.Error("user's systemd manager not started", "user", u.Name, "err", err, "output", string(out))
+		return fmt.Errorf("the systemd manager of %s does not start (%s: %w: %s): see systemctl status %s; loginctl enable-linger %s keeps one running",
+			u.Name, unit, err, bytes.TrimSpace(out), unit, u.Name)
 	}
+	return nil
 }
 
 // hasUserManager says whether the user's systemd manager runs.
@@ -85,13 +88,13 @@ func (s *agentStarter) underManager(u engine.User, self string, args []string) e
 	// not end the rest.
 	run := []string{"--user", "--collect", "--quiet", "--description", "gputop agent", "--slice", "app.slice",
 		"--property", "KillMode=process", "--property", "OOMPolicy=continue"}
+	run = append(append(run, "--", self), args...)
 	if s.shared {
-		run = append(run, "--machine", u.Name+"@.host")
+		run = append(asUser(u), run...)
 	}
-	run = append(run, "--", self)
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "systemd-run", append(run, args...)...)
+	cmd := exec.CommandContext(ctx, "systemd-run", run...)
 	cmd.WaitDelay = time.Second
 	if !s.shared {
 		cmd.Env = append(os.Environ(), fmt.Sprintf("XDG_RUNTIME_DIR=/run/user/%d", u.UID))
@@ -101,6 +104,15 @@ func (s *agentStarter) underManager(u engine.User, self string, args []string) e
 		return fmt.Errorf("systemd-run for %s: %w: %s", u.Name, err, out)
 	}
 	return nil
+}
+
+// asUser are the arguments with which the system's manager runs the rest as that user. It happens outside this daemon's
+// sandbox and without a login session: with one, as --machine=NAME@.host opens it, the manager of somebody who does not
+// linger is stopped seconds after the session closes, with all containers.
+func asUser(u engine.User) []string {
+	return []string{"--quiet", "--collect", "--wait", "--pipe", "--description", "start a gputop agent",
+		"--property", fmt.Sprintf("User=%d", u.UID), "--property", fmt.Sprintf("RuntimeMaxSec=%d", int(startTimeout.Seconds())),
+		"--property", fmt.Sprintf("Environment=XDG_RUNTIME_DIR=/run/user/%d", u.UID), "--", "systemd-run"}
 }
 
 func (s *agentStarter) asChild(u engine.User, self string, args []string) error {
@@ -122,7 +134,7 @@ func (s *agentStarter) asChild(u engine.User, self string, args []string) error 
 		if u.UID == 0 {
 			return errors.New("an agent never runs as root")
 		}
-		groups, err := groupsOf(u)
+		groups, err := s.groups(u.UID)
 		if err != nil {
 			return err
 		}
@@ -137,24 +149,4 @@ func (s *agentStarter) asChild(u engine.User, self string, args []string) error 
 		s.log.Info("agent ended", "user", u.Name, "err", err)
 	}()
 	return nil
-}
-
-func groupsOf(u engine.User) ([]uint32, error) {
-	p, err := user.LookupId(strconv.FormatUint(uint64(u.UID), 10))
-	if err != nil {
-		return nil, fmt.Errorf("look up %s: %w", u.Name, err)
-	}
-	ids, err := p.GroupIds()
-	if err != nil {
-		return nil, fmt.Errorf("groups of %s: %w", u.Name, err)
-	}
-	groups := make([]uint32, 0, len(ids))
-	for _, s := range ids {
-		n, err := strconv.ParseUint(s, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("group %q of %s: %w", s, u.Name, err)
-		}
-		groups = append(groups, uint32(n))
-	}
-	return groups, nil
 }

@@ -5,6 +5,7 @@ package agentrpc
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"gputop/engine"
@@ -31,7 +32,12 @@ const (
 	MethodStop         Method = "stop"          // StopArgs -> nil; answers when the signal is sent
 	MethodRemove       Method = "remove"        // Ref -> nil; a container that is gone is no error
 	MethodReadLog      Method = "read-log"      // ReadLogArgs -> LogChunk
-	MethodForget       Method = "forget"        // ForgetArgs -> nil: drops logs and checkpoints of a job
+	MethodForget       Method = "forget"        // ForgetArgs -> nil: drops logs and checkpoints of a job, if it has no container
+	MethodKept         Method = "kept"          // nil -> KeptJobs
+	MethodCheck        Method = "check"         // PrepareArgs -> nil: what of a Prepare needs no Podman, at once
+	MethodEnd          Method = "end"           // nil -> nil: the agent ends as soon as no call but ReadLog is under way
+	// MethodPing is answered by the connection itself, whatever else is under way: nil -> nil.
+	MethodPing Method = "ping"
 )
 
 // Notes are what an agent sends unasked.
@@ -41,13 +47,16 @@ const (
 )
 
 // Frame is one line on the wire. A call has ID and Method; an answer has the same ID and Result or Error; a note has
-// only Method and Params.
+// only Method and Params. A log chunk's data follows its line as it is: as JSON it would cost five times as much.
 type Frame struct {
 	ID     uint64    `json:"id,omitempty"`
 	Method Method    `json:"method,omitempty"`
 	Params RawObject `json:"params,omitempty"`
 	Result RawObject `json:"result,omitempty"`
 	Error  *Error    `json:"error,omitempty"`
+	// Attached is how many bytes follow the line, at most MaxFrame.
+	Attached int `json:"attached,omitempty"`
+	attached []byte
 }
 
 // Code sorts errors by what the engine does about them.
@@ -137,6 +146,11 @@ type PrepareArgs struct {
 	Workdir string         `json:"workdir"`
 	Mounts  []engine.Mount `json:"mounts,omitempty"`
 	Output  string         `json:"output,omitempty"`
+	// Program is the first word of the command of a host-environment job, and Path the job's PATH; empty for the account's.
+	Program string `json:"program,omitempty"`
+	Path    string `json:"path,omitempty"`
+	// Later says that work ahead of the job may still make the program, when it is named by its path.
+	Later bool `json:"later,omitempty"`
 }
 
 // Progress is how far a Prepare is.
@@ -176,6 +190,8 @@ type ContainerSpec struct {
 	Network string `json:"network"`
 	// Output is a file of the user's that gets a copy of the job's output; empty for none.
 	Output string `json:"output,omitempty"`
+	// LogLimit is how much of its output's end is kept, in bytes of the log file; 0 is all of it.
+	LogLimit engine.Bytes `json:"log_limit_bytes,omitempty"`
 }
 
 // Edits are container edits given directly, in the words of CDI.
@@ -227,16 +243,35 @@ type ReadLogArgs struct {
 	// Container is the container's name.
 	Container string        `json:"container"`
 	Offset    int64         `json:"offset"`
-	Max       int           `json:"max"` // bytes, at most 256 KiB
+	Max       int           `json:"max"` // bytes, at most 512 KiB
 	Wait      time.Duration `json:"wait,omitempty"`
 	// Tail starts this many lines before the end instead of at Offset; 0 for none.
 	Tail int `json:"tail,omitempty"`
+	// File is LogChunk.File of the chunk before, 0 for the first: Offset counts in that file.
+	File uint64 `json:"file,omitempty"`
 }
 
 // LogChunk is a piece of output. Next is the offset to go on from.
 type LogChunk struct {
-	Data []byte `json:"data,omitempty"`
+	Data []byte `json:"-"` // travels beside the JSON
 	Next int64  `json:"next"`
+	// File tells log files apart, should Podman begin a new one; 0 when there is none yet.
+	File uint64 `json:"file,omitempty"`
+	// Dropped says that output between Offset and Data is gone, because the log has a limit.
+	Dropped bool `json:"dropped,omitempty"`
+}
+
+// DroppedLine stands in a job's output where some of it is gone; limit is what is kept, 0 when that is not known.
+func DroppedLine(limit engine.Bytes) string {
+	if limit <= 0 {
+		return "… earlier output was dropped\n"
+	}
+	return fmt.Sprintf("… earlier output was dropped: the log is limited to %s\n", limit)
+}
+
+// KeptJobs are the jobs of which an agent has logs or checkpoints, the first 10000.
+type KeptJobs struct {
+	Jobs []engine.JobID `json:"jobs"`
 }
 
 // ForgetArgs names a job whose logs and checkpoints may go.

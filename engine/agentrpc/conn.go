@@ -21,8 +21,12 @@ var ErrClosed = errors.New("the link to the agent is closed")
 // writeTimeout bounds one frame's write: a peer that does not read loses its link, not our goroutine.
 const writeTimeout = 10 * time.Second
 
-// maxConcurrent bounds how many of the peer's calls are served at once.
-const maxConcurrent = 32
+// maxConcurrent bounds how many of the peer's calls are served at once, and maxAccepted how many are served or wait:
+// beyond it nothing more is read.
+const (
+	maxConcurrent = 32
+	maxAccepted   = 1024
+)
 
 // Handler serves one call. What it returns is marshalled as the result.
 type Handler func(ctx context.Context, method Method, params RawObject) (any, error)
@@ -58,14 +62,20 @@ func (c *Conn) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { c.c.Close() })
 	defer stop()
 	var calls sync.WaitGroup
-	slots := make(chan struct{}, maxConcurrent)
+	slots, accepted := make(chan struct{}, maxConcurrent), make(chan struct{}, maxAccepted)
 	err := c.read(func(f Frame) {
-		slots <- struct{}{}
-		calls.Add(1)
-		go func() {
-			defer func() { <-slots; calls.Done() }()
+		accepted <- struct{}{}
+		calls.Go(func() {
+			defer func() { <-accepted }()
+			if f.Method == MethodPing {
+				_ = c.write(Frame{ID: f.ID, Result: RawObject("null")}) // a lost link is seen by the reader
+				return
+			}
+			// Waiting here and not in the reader: a ping is answered also while every slot is taken.
+			slots <- struct{}{}
+			defer func() { <-slots }()
 			c.answer(ctx, f)
-		}()
+		})
 	})
 	c.fail(err)
 	cancel()
@@ -82,6 +92,15 @@ func (c *Conn) read(serve func(Frame)) error {
 		var f Frame
 		if err := json.Unmarshal(line, &f); err != nil {
 			return fmt.Errorf("malformed frame: %w", err)
+		}
+		if f.Attached < 0 || f.Attached > MaxFrame {
+			return fmt.Errorf("malformed frame: %d bytes attached", f.Attached)
+		}
+		if f.Attached > 0 {
+			f.attached = make([]byte, f.Attached)
+			if _, err := io.ReadFull(c.r, f.attached); err != nil {
+				return err
+			}
 		}
 		switch {
 		case f.Method != "" && f.ID != 0:
@@ -128,11 +147,16 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 func (c *Conn) answer(ctx context.Context, f Frame) {
 	result, err := c.handle(ctx, f.Method, f.Params)
 	out := Frame{ID: f.ID}
+	if r, ok := result.(LogChunk); ok && err == nil {
+		out.attached, out.Attached = r.Data, len(r.Data)
+		r.Data = nil
+		result = r
+	}
 	if err == nil && result != nil {
 		out.Result, err = json.Marshal(result)
 	}
 	if err != nil {
-		out.Error = &Error{Code: CodeOf(err), Message: err.Error()}
+		out = Frame{ID: f.ID, Error: &Error{Code: CodeOf(err), Message: err.Error()}}
 	} else if out.Result == nil {
 		out.Result = RawObject("null")
 	}
@@ -145,8 +169,8 @@ func (c *Conn) write(f Frame) error {
 	if err != nil {
 		return err
 	}
-	if len(b) >= MaxFrame {
-		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("message of %d bytes is larger than the %d allowed", len(b), MaxFrame)}
+	if n := max(len(b), len(f.attached)); n >= MaxFrame {
+		return &Error{Code: CodeInvalid, Message: fmt.Sprintf("message of %d bytes is larger than the %d allowed", n, MaxFrame)}
 	}
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
@@ -154,6 +178,9 @@ func (c *Conn) write(f Frame) error {
 		return err
 	}
 	_, err = c.c.Write(append(b, '\n'))
+	if err == nil && len(f.attached) > 0 {
+		_, err = c.c.Write(f.attached)
+	}
 	if err != nil {
 		c.c.Close()
 	}
@@ -195,6 +222,9 @@ func (c *Conn) Call(ctx context.Context, m Method, params, out any) error {
 		}
 		if err := json.Unmarshal(f.Result, out); err != nil {
 			return fmt.Errorf("%s: malformed answer: %w", m, err)
+		}
+		if chunk, ok := out.(*LogChunk); ok {
+			chunk.Data = f.attached
 		}
 		return nil
 	case <-c.done:

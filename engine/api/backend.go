@@ -20,8 +20,11 @@ type Caller struct {
 // and returns *Error for what a caller did wrong.
 type Backend interface {
 	Jobs
+	Changes
 	Info(c Caller) Info
 	GPUs(c Caller) GPUs
+	// Diagnose says what of this machine decides whether the caller's jobs can run; it starts the caller's agent.
+	Diagnose(ctx context.Context, c Caller) (Diagnosis, error)
 	// Watch calls send with a snapshot, then with every change, until ctx ends or send fails.
 	Watch(ctx context.Context, c Caller, send func(WatchEvent) error) error
 	// ServeAgent takes over the connection of the caller's own agent.
@@ -39,9 +42,20 @@ type Jobs interface {
 	// Wait returns when the job is final or ctx ends.
 	Wait(ctx context.Context, c Caller, id engine.JobID) (Job, error)
 	// Logs writes the attempt's output (0: the newest) to w, the last tail lines of it when tail > 0, until its end;
-	// with follow until the job is final.
+	// with follow until the job is final. If w is a LogMarker, it is told before each write what place comes behind it.
 	Logs(ctx context.Context, c Caller, id engine.JobID, o LogOptions, w io.Writer) error
 	Exec(ctx context.Context, c Caller, id engine.JobID) (ExecTarget, error)
+}
+
+// Changes is the part of the backend that changes what waits or has ended, and tells who did what.
+type Changes interface {
+	// Hold keeps a waiting job from its turn, or releases it; it answers when that is on disk.
+	Hold(ctx context.Context, c Caller, id engine.JobID, hold bool, note string) (Job, error)
+	// Requeue preempts a running job, and submits an ended one again: the answer's job is then a new one.
+	Requeue(ctx context.Context, c Caller, id engine.JobID, note string) (SubmitResponse, error)
+	Update(ctx context.Context, c Caller, id engine.JobID, u UpdateRequest) (Job, error)
+	// Audit reads the trail: all of it for admins, else what the caller did and what was done to their jobs.
+	Audit(ctx context.Context, c Caller, q AuditQuery) (Audit, error)
 }
 
 // LogOptions say what of a job's output to send.
@@ -49,4 +63,18 @@ type LogOptions struct {
 	Attempt int
 	Follow  bool
 	Tail    int
+	// From goes on behind a mark, over the attempts after it too; the zero value begins at the beginning.
+	From LogMark
+}
+
+// LogMark is a place in a job's output. Offset means something only to the agent that gave it.
+type LogMark struct {
+	Attempt int
+	Offset  int64
+	File    uint64
+}
+
+// LogMarker is a reader of output that can go on where it was broken off.
+type LogMarker interface {
+	Mark(LogMark)
 }

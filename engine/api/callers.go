@@ -47,6 +47,27 @@ func LookupUser(uid uint32) (engine.User, []uint32, error) {
 	return engine.User{UID: uid, GID: uint32(gid), Name: u.Username}, groups, nil
 }
 
+// People knows who has which uid and which groups, through NSS with a cache and a time-out. One People serves a whole
+// daemon, so that a directory server that hangs is met by a bounded number of questions.
+type People struct{ cs *callers }
+
+// NewPeople asks r (LookupUser when nil) and waits for it no longer than timeout (3 s when 0).
+func NewPeople(r Resolve, timeout time.Duration) *People {
+	if r == nil {
+		r = LookupUser
+	}
+	if timeout == 0 {
+		timeout = Limits{}.withDefaults().LookupTimeout
+	}
+	return &People{&callers{resolve: r, timeout: timeout, now: time.Now, known: map[uint32]*person{}}}
+}
+
+// Of is a person and their groups. The error is NSS's, or says that it does not answer: then nothing is known.
+func (p *People) Of(uid uint32) (engine.User, []uint32, error) {
+	who, err := p.cs.look(uid)
+	return who.user, who.groups, err
+}
+
 // callers resolves uids with a cache and a time-out.
 type callers struct {
 	resolve Resolve

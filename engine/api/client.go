@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"time"
 
 	"gputop/engine"
 )
@@ -163,6 +164,41 @@ func (c *Client) Preempt(ctx context.Context, id engine.JobID, note string) (Job
 	return call[Job](ctx, c, http.MethodPost, jobPath(id, "/preempt"), StopRequest{Reason: note})
 }
 
+// Hold keeps a waiting job from its turn until it is released.
+func (c *Client) Hold(ctx context.Context, id engine.JobID, note string) (Job, error) {
+	return call[Job](ctx, c, http.MethodPost, jobPath(id, "/hold"), StopRequest{Reason: note})
+}
+
+// Release lets a held job have its turn, at its old place.
+func (c *Client) Release(ctx context.Context, id engine.JobID, note string) (Job, error) {
+	return call[Job](ctx, c, http.MethodPost, jobPath(id, "/release"), StopRequest{Reason: note})
+}
+
+// Requeue preempts a running job; an ended one is submitted again, and the answer has the new job.
+func (c *Client) Requeue(ctx context.Context, id engine.JobID, note string) (SubmitResponse, error) {
+	return call[SubmitResponse](ctx, c, http.MethodPost, jobPath(id, "/requeue"), StopRequest{Reason: note})
+}
+
+// Update changes a job. The change is on disk when this returns.
+func (c *Client) Update(ctx context.Context, id engine.JobID, u UpdateRequest) (Job, error) {
+	return call[Job](ctx, c, http.MethodPost, jobPath(id, "/update"), u)
+}
+
+// Audit reads the audit trail: all of it for admins, else what concerns the caller.
+func (c *Client) Audit(ctx context.Context, q AuditQuery) (Audit, error) {
+	v := url.Values{}
+	if !q.Since.IsZero() {
+		v.Set("since", q.Since.Format(time.RFC3339))
+	}
+	if q.User != "" {
+		v.Set("user", q.User)
+	}
+	if q.Limit > 0 {
+		v.Set("limit", strconv.Itoa(q.Limit))
+	}
+	return call[Audit](ctx, c, http.MethodGet, "/v1/audit?"+v.Encode(), nil)
+}
+
 // Wait returns when the job is final or ctx ends.
 func (c *Client) Wait(ctx context.Context, id engine.JobID) (Job, error) {
 	return call[Job](ctx, c, http.MethodGet, jobPath(id, "/wait"), nil)
@@ -198,13 +234,21 @@ func (c *Client) List(ctx context.Context, ended bool, limit int) ([]Job, error)
 
 // Logs writes a job's output to w until its end; with o.Follow until the job is final.
 func (c *Client) Logs(ctx context.Context, id engine.JobID, o LogOptions, w io.Writer) error {
-	q := fmt.Sprintf("/logs?attempt=%d&follow=%t&tail=%d", o.Attempt, o.Follow, o.Tail)
+	return c.LogsFrom(ctx, id, &o, w)
+}
+
+// LogsFrom is Logs that keeps o.From behind what it has written: called again after a break it goes on there.
+func (c *Client) LogsFrom(ctx context.Context, id engine.JobID, o *LogOptions, w io.Writer) error {
+	q := fmt.Sprintf("/logs?attempt=%d&follow=%t&tail=%d&marks=true", o.Attempt, o.Follow, o.Tail)
+	if o.From != (LogMark{}) {
+		q += "&from=" + o.From.String()
+	}
 	resp, err := c.do(ctx, http.MethodGet, jobPath(id, q), nil)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
-	if _, err := io.Copy(w, resp.Body); err != nil {
+	if err := copyMarked(w, resp.Body, &o.From); err != nil {
 		return fmt.Errorf("output of job %s broke off: %w", id, err)
 	}
 	return streamError(resp)

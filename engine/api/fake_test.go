@@ -21,10 +21,14 @@ type fake struct {
 	caller Caller
 	got    SubmitRequest
 	stop   string
+	update UpdateRequest
+	query  AuditQuery
 	jobs   []Job
 	err    error
 	events chan WatchEvent
 	pieces []string
+	marks  []LogMark // behind each piece
+	logs   LogOptions
 	lateEr error
 	agent  func(ctx context.Context, c Caller, conn net.Conn)
 }
@@ -65,6 +69,26 @@ func (f *fake) Stop(ctx context.Context, c Caller, id engine.JobID, why engine.S
 	return Job{ID: id, Class: engine.Low}, f.note(c)
 }
 
+func (f *fake) Hold(ctx context.Context, c Caller, id engine.JobID, hold bool, note string) (Job, error) {
+	f.stop = fmt.Sprintf("%v hold=%v %v", id, hold, note)
+	return Job{ID: id, Held: hold, Class: engine.Low}, f.note(c)
+}
+
+func (f *fake) Requeue(ctx context.Context, c Caller, id engine.JobID, note string) (SubmitResponse, error) {
+	f.stop = fmt.Sprintf("%v requeue %v", id, note)
+	return SubmitResponse{Job: Job{ID: id + 1, Class: engine.Low}}, f.note(c)
+}
+
+func (f *fake) Update(ctx context.Context, c Caller, id engine.JobID, u UpdateRequest) (Job, error) {
+	f.update = u
+	return Job{ID: id, Class: engine.Low}, f.note(c)
+}
+
+func (f *fake) Audit(ctx context.Context, c Caller, q AuditQuery) (Audit, error) {
+	f.query = q
+	return Audit{Entries: []engine.AuditEntry{{Action: "cancel"}}, More: true}, f.note(c)
+}
+
 func (f *fake) Wait(ctx context.Context, c Caller, id engine.JobID) (Job, error) {
 	<-ctx.Done()
 	return Job{}, ctx.Err()
@@ -74,7 +98,11 @@ func (f *fake) Logs(ctx context.Context, c Caller, id engine.JobID, o LogOptions
 	if err := f.note(c); err != nil {
 		return err
 	}
-	for _, p := range f.pieces {
+	f.logs = o
+	for i, p := range f.pieces {
+		if m, ok := w.(LogMarker); ok && i < len(f.marks) {
+			m.Mark(f.marks[i])
+		}
 		if _, err := io.WriteString(w, p); err != nil {
 			return err
 		}
@@ -100,6 +128,10 @@ func (f *fake) Watch(ctx context.Context, c Caller, send func(WatchEvent) error)
 			}
 		}
 	}
+}
+
+func (f *fake) Diagnose(ctx context.Context, c Caller) (Diagnosis, error) {
+	return Diagnosis{Version: "test", Mode: "shared"}, f.note(c)
 }
 
 func (f *fake) ServeAgent(ctx context.Context, c Caller, conn net.Conn) { f.agent(ctx, c, conn) }

@@ -25,7 +25,7 @@ const (
 	maxList     = 100_000
 )
 
-// maxNote is the longest reason for a stop, in bytes: it stays in the job's story and goes to every watcher.
+// maxNote is the longest reason for a change, in bytes: it stays in the job's story and goes to every watcher.
 const maxNote = 1000
 
 func mustJSON(v any) []byte {
@@ -42,12 +42,14 @@ type handler func(r *http.Request, c Caller) (any, error)
 func (s *Server) routes() {
 	s.mux.Handle("GET /v1/info", s.value(func(r *http.Request, c Caller) (any, error) { return s.b.Info(c), nil }))
 	s.mux.Handle("GET /v1/gpus", s.value(func(r *http.Request, c Caller) (any, error) { return s.b.GPUs(c), nil }))
+	s.mux.Handle("GET /v1/doctor", s.value(func(r *http.Request, c Caller) (any, error) { return s.b.Diagnose(r.Context(), c) }))
 	s.mux.HandleFunc("GET /v1/watch", s.watch)
 	s.mux.Handle("POST /v1/jobs", s.value(s.submit))
 	s.mux.HandleFunc("GET /v1/jobs", s.list)
 	s.mux.Handle("GET /v1/jobs/{id}", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Show(r.Context(), c, id) }))
 	s.mux.Handle("POST /v1/jobs/{id}/cancel", s.job(s.stop(engine.StopCancelled)))
 	s.mux.Handle("POST /v1/jobs/{id}/preempt", s.job(s.stop(engine.StopPreempted)))
+	s.changes()
 	s.mux.Handle("GET /v1/jobs/{id}/wait", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Wait(r.Context(), c, id) }))
 	s.mux.HandleFunc("GET /v1/jobs/{id}/logs", s.logs)
 	s.mux.Handle("GET /v1/jobs/{id}/exec", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Exec(r.Context(), c, id) }))
@@ -140,14 +142,11 @@ func (s *Server) submit(r *http.Request, c Caller) (any, error) {
 
 func (s *Server) stop(why engine.StopReason) func(*http.Request, Caller, engine.JobID) (any, error) {
 	return func(r *http.Request, c Caller, id engine.JobID) (any, error) {
-		var req StopRequest
-		if err := s.body(r, &req); err != nil {
+		note, err := s.note(r)
+		if err != nil {
 			return nil, err
 		}
-		if len(req.Reason) > maxNote {
-			return nil, &Error{Code: CodeInvalid, Message: fmt.Sprintf("the reason is %d bytes long; at most %d are kept", len(req.Reason), maxNote)}
-		}
-		return s.b.Stop(r.Context(), c, id, why, req.Reason)
+		return s.b.Stop(r.Context(), c, id, why, note)
 	}
 }
 
@@ -241,16 +240,23 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	id, err := jobID(r)
-	q, err1 := query(r, "attempt", "follow", "tail")
+	q, err1 := query(r, "attempt", "follow", "tail", "marks", "from")
 	attempt, err2 := number(q, "attempt", 0, 1<<30)
 	follow, err3 := flag(q, "follow")
 	tail, err4 := number(q, "tail", 0, 1<<30)
-	if err := errors.Join(err, err1, err2, err3, err4); err != nil {
+	marks, err5 := flag(q, "marks")
+	from, err6 := parseMark(q["from"])
+	if err := errors.Join(err, err1, err2, err3, err4, err5, err6); err != nil {
 		s.fail(w, r, err)
 		return
 	}
 	out := &stream{s: s, w: w, kind: "application/octet-stream"}
-	out.end(r, s.b.Logs(r.Context(), callerOf(r), id, LogOptions{Attempt: attempt, Follow: follow, Tail: tail}, out))
+	var to io.Writer = out
+	if marks {
+		out.kind = markedLog
+		to = &markedStream{stream: out}
+	}
+	out.end(r, s.b.Logs(r.Context(), callerOf(r), id, LogOptions{Attempt: attempt, Follow: follow, Tail: tail, From: from}, to))
 }
 
 // errorTrailer carries the error that ended a stream after its status had been sent.

@@ -4,13 +4,21 @@ package api
 //
 //	GET  /v1/info
 //	GET  /v1/gpus
+//	GET  /v1/doctor                     -> Diagnosis
 //	GET  /v1/watch                      newline-delimited WatchEvent
 //	POST /v1/jobs                       SubmitRequest -> SubmitResponse
 //	GET  /v1/jobs?ended=true&limit=N    newline-delimited Job
 //	GET  /v1/jobs/{id}
 //	POST /v1/jobs/{id}/cancel           StopRequest -> Job
 //	POST /v1/jobs/{id}/preempt          StopRequest -> Job
+//	POST /v1/jobs/{id}/hold             StopRequest -> Job
+//	POST /v1/jobs/{id}/release          StopRequest -> Job
+//	POST /v1/jobs/{id}/requeue          StopRequest -> SubmitResponse
+//	POST /v1/jobs/{id}/update           UpdateRequest -> Job
 //	GET  /v1/jobs/{id}/wait             -> Job when final
 //	GET  /v1/jobs/{id}/logs?attempt=N&follow=true&tail=N   the output's bytes
+//	     … &marks=true                  the same in pieces, each after a line "BYTES ATTEMPT.OFFSET.FILE"
+//	     … &from=ATTEMPT.OFFSET.FILE    from behind such a piece on
 //	GET  /v1/jobs/{id}/exec             -> ExecTarget
+//	GET  /v1/audit?since=TIME&user=NAME&limit=N   -> Audit
 //	POST /v1/agent                      Upgrade: gputop-agent; the connection becomes an agentrpc link

@@ -63,6 +63,8 @@ type ServerOptions struct {
 	AdminGroups []uint32
 	// Resolve finds people by uid; LookupUser when nil.
 	Resolve Resolve
+	// People, when set, is asked instead, with its own time-out. It serves one server.
+	People *People
 	// SubIDFile lists the subordinate ids that are refused; /etc/subuid when empty.
 	SubIDFile string
 	Log       *slog.Logger
@@ -83,16 +85,16 @@ func NewServer(b Backend, o ServerOptions) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Resolve == nil {
-		o.Resolve = LookupUser
-	}
 	if o.SubIDFile == "" {
 		o.SubIDFile = "/etc/subuid"
 	}
 	o.Limits = o.Limits.withDefaults()
 	s := &Server{b: b, o: o, mux: http.NewServeMux()}
-	s.callers = &callers{resolve: o.Resolve, timeout: o.Limits.LookupTimeout, subuid: &subIDs{path: o.SubIDFile},
-		now: time.Now, known: map[uint32]*person{}}
+	if o.People == nil {
+		o.People = NewPeople(o.Resolve, o.Limits.LookupTimeout)
+	}
+	s.callers = o.People.cs
+	s.callers.subuid = &subIDs{path: o.SubIDFile}
 	s.routes()
 	return s
 }

@@ -182,10 +182,48 @@ type Process struct {
 	Job engine.JobID `json:"job,omitempty"`
 }
 
-// StopRequest cancels or preempts a job.
+// StopRequest cancels, preempts, holds, releases or requeues a job.
 type StopRequest struct {
 	// Reason is a sentence for the job's events.
 	Reason string `json:"reason,omitempty"`
+}
+
+// UpdateRequest changes a job; what is nil stays. The three ways to ask for a GPU are one field: at most one of them is
+// given, and replaces what the job asked for.
+type UpdateRequest struct {
+	Name        *string          `json:"name,omitempty"`
+	Class       *engine.Class    `json:"class,omitempty"`
+	TimeLimit   *time.Duration   `json:"time_limit_ns,omitempty"`
+	GPUs        *int             `json:"gpus,omitempty"`
+	GPUMemory   *engine.Bytes    `json:"gpu_memory_bytes,omitempty"`
+	GPUFraction *engine.Fraction `json:"gpu_fraction,omitempty"`
+	CPUs        *engine.CPUs     `json:"cpus,omitempty"`
+	Memory      *engine.Bytes    `json:"memory_bytes,omitempty"`
+	// Reason is a sentence for the job's events.
+	Reason string `json:"reason,omitempty"`
+}
+
+// AuditQuery says which lines of the audit trail to read.
+type AuditQuery struct {
+	// Since leaves out what is older; zero leaves out nothing.
+	Since time.Time
+	// User leaves out what another name did.
+	User string
+	// Limit is how many lines at most, the newest ones; 0 for DefaultAudit.
+	Limit int
+}
+
+// DefaultAudit and MaxAudit are how many lines of the trail one answer has, and may have.
+const (
+	DefaultAudit = 1000
+	MaxAudit     = 20_000
+)
+
+// Audit is a piece of the audit trail, newest first.
+type Audit struct {
+	Entries []engine.AuditEntry `json:"entries"`
+	// More says that there are older entries which fit the question.
+	More bool `json:"more,omitempty"`
 }
 
 // ExecTarget is what an owner's client needs to enter a job's container with the owner's own Podman.

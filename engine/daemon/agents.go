@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +33,8 @@ type link struct {
 	user    engine.User
 	conn    *agentrpc.Conn
 	runtime atomic.Pointer[agentrpc.RuntimeInfo]
+	process agentProcess
+	version string
 }
 
 // info is what the agent last said of its Podman.
@@ -89,13 +93,19 @@ type agents struct {
 	changed chan struct{}
 	started map[uint32]time.Time
 	problem map[uint32]error
+	// last is the process of each user's last agent, and asked why one was last asked to make way.
+	last  map[uint32]agentProcess
+	asked map[uint32]string
+	// every and limit are pingEvery and pingLimit but in tests.
+	every, limit time.Duration
 	// exits routes exit notes by container name.
 	exits map[string]chan struct{}
 }
 
 func newAgents(d *Daemon) *agents {
 	return &agents{d: d, links: map[uint32]*link{}, changed: make(chan struct{}), started: map[uint32]time.Time{},
-		problem: map[uint32]error{}, exits: map[string]chan struct{}{}}
+		problem: map[uint32]error{}, exits: map[string]chan struct{}{}, last: map[uint32]agentProcess{}, asked: map[uint32]string{},
+		every: pingEvery, limit: pingLimit}
 }
 
 // get returns the user's link, starting an agent when there is none, and waits for it until ctx ends.
@@ -129,8 +139,14 @@ func (a *agents) startLocked(u engine.User) {
 		return
 	}
 	a.started[u.UID] = now
+	// A living agent comes back within seconds of losing its link. One that does not, hangs, and holds the lock.
+	old := a.last[u.UID]
+	hangs := !old.gone.IsZero() && now.Sub(old.gone) >= agentPatience
 	// Starting a process may take a while (a user manager, a name service): never under the lock.
 	a.d.goWork(func(context.Context) {
+		if hangs {
+			a.d.endAgent(old)
+		}
 		err := a.d.o.StartAgent(u)
 		a.mu.Lock()
 		a.problem[u.UID] = err
@@ -174,9 +190,29 @@ func (a *agents) unset(l *link) {
 	}
 }
 
+// left notes that the link which a process opened has ended.
+func (a *agents) left(p agentProcess) {
+	if p.pid == 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if l := a.links[p.uid]; l == nil || l.process.pid == p.pid {
+		p.gone = a.d.o.System.Now()
+		a.last[p.uid] = p
+	}
+}
+
 func (a *agents) wakeLocked() {
 	close(a.changed)
 	a.changed = make(chan struct{})
+}
+
+// all are the links there are now.
+func (a *agents) all() []*link {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Values(a.links))
 }
 
 func (a *agents) closeAll() {
@@ -203,7 +239,8 @@ func (a *agents) watchExit(container string) (<-chan struct{}, func()) {
 // ServeAgent runs one agent's connection. Whose agent it is comes from the socket, not from the agent.
 func (d *Daemon) ServeAgent(ctx context.Context, c api.Caller, nc net.Conn) {
 	defer nc.Close()
-	l := &link{user: c.User}
+	l := &link{user: c.User, process: d.processOf(c)}
+	defer d.agents.left(l.process)
 	hello := make(chan agentrpc.Hello, 1)
 	l.conn = agentrpc.NewConn(nc, nil, nil, func(m agentrpc.Method, raw agentrpc.RawObject) {
 		d.agentNote(c, m, raw, hello)
@@ -221,6 +258,7 @@ func (d *Daemon) ServeAgent(ctx context.Context, c api.Caller, nc net.Conn) {
 			return
 		}
 		l.runtime.Store(&h.Runtime)
+		l.version = h.Version
 	case <-time.After(helloTimeout):
 		d.log.Error("agent said nothing", "user", c.Name)
 		return
@@ -231,7 +269,8 @@ func (d *Daemon) ServeAgent(ctx context.Context, c api.Caller, nc net.Conn) {
 	}
 	d.log.Info("agent connected", "user", c.Name, "podman", l.info().PodmanVersion)
 	d.agents.set(l)
-	<-l.conn.Done()
+	d.goWork(func(ctx context.Context) { d.tidy(ctx, l) })
+	d.attend(ctx, l)
 	d.agents.unset(l)
 	d.log.Info("agent gone", "user", c.Name)
 }

@@ -42,11 +42,15 @@ type Options struct {
 	Devices []cdi.SimulatedDevice
 	// StartAgent starts an agent as the user; it connects by itself.
 	StartAgent func(engine.User) error
+	// StateDir is the store's directory, for doctor.
+	StateDir string
 	// System is what the daemon reads of the machine.
 	System System
 	// UserName names a uid for display; it must not block for long.
 	UserName func(uint32) string
-	Log      *slog.Logger
+	// Groups are the groups a user has now, asked within a time-out; nil knows none.
+	Groups func(uid uint32) ([]uint32, error)
+	Log    *slog.Logger
 }
 
 // System is the machine as the daemon sees it; tests give their own.
@@ -59,6 +63,8 @@ type System struct {
 	Memory   engine.Bytes
 	// Process reads a process; ok is false when it is gone or cannot be read.
 	Process func(pid int) (p host.Process, ok bool)
+	// Groups are those of a process; nil knows none.
+	Groups func(pid int) (groups []uint32, ok bool)
 	// Kill ends a process, if it still is the one that started then; nil kills nothing.
 	Kill func(pid int, start uint64) error
 	// LockDevice takes the machine-wide lock of a device, or says who has it; nil locks nothing.
@@ -84,6 +90,10 @@ type Daemon struct {
 	images *imageCache
 	queue  *queue
 	told   *told
+	// unsaved are the jobs with a stop that the disk has not taken yet.
+	unsaved map[engine.JobID]bool
+	// applyFact is the store's; tests let it fail.
+	applyFact func(context.Context, ...store.Change) error
 	// specsAt is when the cards' specs were looked at last, and specsBusy that they are being looked at.
 	specsAt   int64
 	specsBusy bool
@@ -109,6 +119,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	d.runCtx, d.end = context.WithCancel(context.WithoutCancel(ctx))
 	d.agents = newAgents(d)
 	d.images = newImageCache(o.System.Now)
+	d.unsaved, d.applyFact = map[engine.JobID]bool{}, o.Store.ApplyFact
 	d.queue, d.told = newQueue(), &told{at: map[toldKey]time.Time{}}
 	return d, nil
 }
@@ -123,6 +134,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.work.finish()
 	}()
 	d.adoptAll()
+	d.goWork(d.retain)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	d.queue.kick()
@@ -158,6 +170,27 @@ func (d *Daemon) do(ctx context.Context, f func()) error {
 	}
 }
 
+// Alive returns once the loop has taken a turn; a loop that hangs is how an engine dies without ending. The error is
+// ctx's, or says that Run has ended.
+func (d *Daemon) Alive(ctx context.Context) error {
+	done := make(chan struct{})
+	select {
+	case d.calls <- func() { close(done) }:
+	case <-d.stop:
+		return errStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-done:
+		return nil
+	case <-d.stop:
+		return errStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // workers are the goroutines that Run waits for.
 type workers struct {
 	mu    sync.Mutex
@@ -185,6 +218,7 @@ func (w *workers) finish() {
 // tick does what depends on the clock alone.
 func (d *Daemon) tick() {
 	d.enforceTimeLimits()
+	d.saveStops()
 	d.prepareSome()
 	d.agents.reap()
 	d.checkSpecs()
@@ -199,7 +233,11 @@ type change struct {
 	job     engine.Job
 	attempt *engine.Attempt
 	events  []engine.Event
-	now     time.Time
+	// audit are the lines of the audit trail that are kept with it.
+	audit []engine.AuditEntry
+	now   time.Time
+	// fact says that it has happened already: on a full disk it may use the reserve.
+	fact bool
 }
 
 // event adds a line to the job's story.
@@ -245,6 +283,9 @@ func (d *Daemon) transact(id engine.JobID, attempt int, f func(c *change) error)
 		copied := *a
 		c.attempt = &copied
 	}
+	if err := e.unsaved.apply(c); err != nil {
+		return err
+	}
 	if err := f(c); err != nil {
 		return err
 	}
@@ -255,9 +296,18 @@ func (d *Daemon) transact(id engine.JobID, attempt int, f func(c *change) error)
 	for _, ev := range c.events {
 		changes = append(changes, store.AddEvent(ev))
 	}
-	if err := d.store.Apply(d.runCtx, changes...); err != nil {
+	for _, a := range c.audit {
+		changes = append(changes, store.AddAudit(a))
+	}
+	apply := d.store.Apply
+	if c.fact {
+		apply = d.applyFact
+	}
+	if err := apply(d.runCtx, changes...); err != nil {
 		return &notSavedError{job: id, err: err}
 	}
+	e.unsaved = nil
+	delete(d.unsaved, id)
 	d.state.put(e, c)
 	d.publish(e)
 	d.queue.kick()
@@ -269,7 +319,8 @@ func (d *Daemon) transact(id engine.JobID, attempt int, f func(c *change) error)
 func (d *Daemon) persist(ctx context.Context, id engine.AttemptID, f func(c *change) error) error {
 	for wait := 200 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
 		var err error
-		if doErr := d.do(ctx, func() { err = d.transact(id.Job, id.Number, f) }); doErr != nil {
+		fact := func(c *change) error { c.fact = true; return f(c) }
+		if doErr := d.do(ctx, func() { err = d.transact(id.Job, id.Number, fact) }); doErr != nil {
 			return doErr
 		}
 		var refused *notSavedError

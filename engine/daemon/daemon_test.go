@@ -37,6 +37,7 @@ type box struct {
 	lock   func(engine.DeviceID) (func(), error)
 	// namespace is the PID namespace that all processes are in, the daemon's own too; 0 is unknown.
 	namespace atomic.Uint64
+	log       syncBuffer // what the daemon logs
 
 	store  *store.Store
 	d      *Daemon
@@ -53,7 +54,7 @@ func newBox(t *testing.T, cards int) *box {
 }
 
 func (b *box) start() {
-	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	log := slog.New(slog.NewTextHandler(&b.log, nil))
 	st, err := store.Open(b.t.Context(), b.dir, store.Options{Now: time.Now, Log: log})
 	if err != nil {
 		b.t.Fatal(err)

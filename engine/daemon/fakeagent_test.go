@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,7 +34,11 @@ type fakeAgent struct {
 	// after may lose the answer of a call that was done.
 	after   func(m agentrpc.Method, link *agentrpc.Conn) error
 	conn    *agentrpc.Conn
+	kept    []engine.JobID // of which it has logs
 	runtime agentrpc.RuntimeInfo
+	// check answers what a job wants of the host; nil finds all good. pid is the process it is said to be.
+	check func(agentrpc.PrepareArgs) error
+	pid   atomic.Int64
 }
 
 func newFakeAgent(t *testing.T, u engine.User) *fakeAgent {
@@ -46,7 +52,7 @@ func (f *fakeAgent) connect(ctx context.Context, d *Daemon, wg *sync.WaitGroup) 
 	wg.Add(2)
 	go func() {
 		defer wg.Done()
-		d.ServeAgent(ctx, api.Caller{User: f.user}, theirs)
+		d.ServeAgent(ctx, api.Caller{User: f.user, PID: int(f.pid.Load())}, theirs)
 	}()
 	var c *agentrpc.Conn
 	c = agentrpc.NewConn(ours, nil, func(_ context.Context, m agentrpc.Method, p agentrpc.RawObject) (any, error) {
@@ -98,10 +104,27 @@ func (f *fakeAgent) do(m agentrpc.Method, raw agentrpc.RawObject) (any, error) {
 			f.containers[s.Name] = &agentrpc.Container{ID: "id-" + s.Name, Name: s.Name, State: "created", Error: fmt.Sprint(s.Command)}
 		}
 		return *f.containers[s.Name], nil
+	case agentrpc.MethodCheck:
+		var p agentrpc.PrepareArgs
+		if err := json.Unmarshal(raw, &p); err != nil || f.check == nil {
+			return nil, err
+		}
+		return nil, f.check(p)
+	case agentrpc.MethodEnd:
+		return nil, nil
 	case agentrpc.MethodProbe:
 		return f.runtime, nil
 	case agentrpc.MethodReadLog:
 		return agentrpc.LogChunk{}, nil
+	case agentrpc.MethodKept:
+		return agentrpc.KeptJobs{Jobs: f.kept}, nil
+	case agentrpc.MethodForget:
+		var a agentrpc.ForgetArgs
+		if err := json.Unmarshal(raw, &a); err != nil {
+			return nil, err
+		}
+		f.kept = slices.DeleteFunc(slices.Clone(f.kept), func(id engine.JobID) bool { return id == a.Job })
+		return nil, nil
 	}
 	if err := json.Unmarshal(raw, &ref); err != nil {
 		return nil, err

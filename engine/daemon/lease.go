@@ -24,7 +24,7 @@ func (a *attempt) containerSpec(l *link) (agentrpc.ContainerSpec, error) {
 		Env: map[string]string{}, Workdir: a.spec.Workdir, Mounts: a.spec.Mounts,
 		HostEnv: prof.HostEnv && a.spec.Image == "", MountHome: prof.MountHome, Caches: prof.Caches, Network: prof.Network,
 		CPUs: a.rec.Allocation.CPUs, Memory: a.rec.Allocation.Memory, ShmSize: a.rec.Allocation.Memory / 2,
-		Output: expandOutput(a.spec.Output, a.id),
+		Output: expandOutput(a.spec.Output, a.id), LogLimit: a.d.o.Policy.LogLimit,
 	}
 	maps.Copy(s.Env, prof.Env)
 	maps.Copy(s.Env, a.spec.CallerEnv)
@@ -54,7 +54,7 @@ func (a *attempt) containerSpec(l *link) (agentrpc.ContainerSpec, error) {
 		}
 		s.CDIDevices, s.Edits = names, directEdits(lease)
 	}
-	if problems := a.d.finder().Check(a.user.UID, s.CDIDevices...); len(problems) > 0 {
+	if problems := a.d.finderFor(l).Check(a.user.UID, s.CDIDevices...); len(problems) > 0 {
 		return s, &problems[0]
 	}
 	return s, a.noteDevices(s)
@@ -67,7 +67,16 @@ func (a *attempt) noteDevices(s agentrpc.ContainerSpec) error {
 	})
 }
 
-func (d *Daemon) finder() cdi.Finder { return cdi.Finder{Dirs: d.o.SpecDirs} }
+func (d *Daemon) finder() cdi.Finder { return cdi.Finder{Dirs: d.o.SpecDirs, Groups: d.o.Groups} }
+
+// finderFor finds specs as the Podman of an agent does: 4.3 silently skips those of a newer version.
+func (d *Daemon) finderFor(l *link) cdi.Finder {
+	f := d.finder()
+	if strings.HasPrefix(l.info().PodmanVersion, "4.3.") {
+		f.MaxVersion = "0.5.0"
+	}
+	return f
+}
 
 // leaseEnv is what a job finds in its environment about what it was given.
 func (a *attempt) leaseEnv() []string {

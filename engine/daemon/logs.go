@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	logChunk = 128 << 10
+	logChunk = 512 << 10
 	logWait  = 2 * time.Second
 )
 
@@ -27,8 +27,8 @@ func (d *Daemon) Logs(ctx context.Context, c api.Caller, id engine.JobID, o api.
 	if err != nil {
 		return fmt.Errorf("read job %s: %w", id, err)
 	}
-	if !maySee(c, j.Owner) {
-		return &api.Error{Code: api.CodeForbidden, Message: fmt.Sprintf("job %s belongs to %s; only its owner or an admin may read its output", id, j.Owner.Name)}
+	if err := permit(c, actLogs, &j, ""); err != nil {
+		return d.record(ctx, c, err)
 	}
 	n := o.Attempt
 	if n == 0 {
@@ -36,9 +36,19 @@ func (d *Daemon) Logs(ctx context.Context, c api.Caller, id engine.JobID, o api.
 	} else if n < 0 || n > len(attempts) {
 		return &api.Error{Code: api.CodeNotFound, Message: fmt.Sprintf("job %s has no attempt %d; it has had %d", id, n, len(attempts))}
 	}
+	if f := o.From; f.Attempt > 0 {
+		if f.Attempt > len(attempts) || o.Attempt != 0 && o.Attempt != f.Attempt {
+			return &api.Error{Code: api.CodeNotFound, Message: fmt.Sprintf("job %s has no such place in its output: %s", id, f)}
+		}
+		n, o.Tail = f.Attempt, 0
+	}
 	for {
-		if err := d.attemptLog(ctx, j.Owner, engine.AttemptID{Job: id, Number: n}, o, w); err != nil {
+		found, err := d.attemptLog(ctx, j.Owner, engine.AttemptID{Job: id, Number: n}, o, w)
+		if err != nil {
 			return err
+		}
+		if keep := d.o.Policy.KeepLogs; !found && keep > 0 && !j.Ended.IsZero() && d.o.System.Now().Sub(j.Ended) > keep {
+			return &api.Error{Code: api.CodeNotFound, Message: fmt.Sprintf("the output of job %s is gone: it was kept for %s after the job's end", id, days(keep))}
 		}
 		if !o.Follow || o.Attempt != 0 {
 			return nil
@@ -46,7 +56,7 @@ func (d *Daemon) Logs(ctx context.Context, c api.Caller, id engine.JobID, o api.
 		if more, err := d.laterAttempt(ctx, id, n); err != nil || !more {
 			return err
 		}
-		n, o.Tail = n+1, 0
+		n, o.Tail, o.From = n+1, 0, api.LogMark{}
 	}
 }
 
@@ -76,20 +86,31 @@ func (d *Daemon) laterAttempt(ctx context.Context, id engine.JobID, n int) (bool
 	}
 }
 
-// attemptLog writes one attempt's output, and with Follow waits for it to begin and to end.
-func (d *Daemon) attemptLog(ctx context.Context, owner engine.User, id engine.AttemptID, o api.LogOptions, w io.Writer) error {
-	args := agentrpc.ReadLogArgs{Attempt: id, Container: id.ContainerName(d.store.Instance()), Max: logChunk, Tail: o.Tail}
+// days is a time in days where it is whole ones.
+func days(t time.Duration) string {
+	if n := t / (24 * time.Hour); n > 0 && t%(24*time.Hour) == 0 {
+		return fmt.Sprintf("%dd", n)
+	}
+	return t.String()
+}
+
+// attemptLog writes one attempt's output, and with Follow waits for it to begin and to end. found says that there is a
+// log.
+func (d *Daemon) attemptLog(ctx context.Context, owner engine.User, id engine.AttemptID, o api.LogOptions, w io.Writer) (found bool, err error) {
+	args := agentrpc.ReadLogArgs{Attempt: id, Container: id.ContainerName(d.store.Instance()), Max: logChunk, Tail: o.Tail,
+		Offset: o.From.Offset, File: o.From.File}
+	open := o.From.Offset > 0 // the line the reader is in: not known after a break
 	for {
 		state, err := d.attemptState(ctx, id)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if state == attemptAhead {
 			if !o.Follow {
-				return nil
+				return true, nil
 			}
 			if !sleep(ctx, 200*time.Millisecond) {
-				return ctx.Err()
+				return false, ctx.Err()
 			}
 			continue
 		}
@@ -103,25 +124,37 @@ func (d *Daemon) attemptLog(ctx context.Context, owner engine.User, id engine.At
 			err = l.call(ctx, agentrpc.MethodReadLog, args, &chunk)
 		}
 		switch {
-		case err != nil && agentrpc.CodeOf(err) == agentrpc.CodeNotFound && o.Follow && state == attemptRuns:
+		case errors.Is(err, agentrpc.ErrClosed), // the agent was replaced: the next one has the same files
+			err != nil && agentrpc.CodeOf(err) == agentrpc.CodeNotFound && o.Follow && state == attemptRuns:
 			if !sleep(ctx, 200*time.Millisecond) {
-				return ctx.Err()
+				return false, ctx.Err()
 			}
 			continue
 		case err != nil && agentrpc.CodeOf(err) == agentrpc.CodeNotFound:
-			return nil // it never wrote anything
+			return false, nil // it never wrote anything
 		case err != nil:
-			return &api.Error{Code: api.CodeUnavailable, Message: fmt.Sprintf("the output of job %s cannot be read now: %v", id.Job, err)}
+			return false, &api.Error{Code: api.CodeUnavailable, Message: fmt.Sprintf("the output of job %s cannot be read now: %v", id.Job, err)}
+		}
+		if chunk.Dropped {
+			notice := agentrpc.DroppedLine(d.o.Policy.LogLimit)
+			if open {
+				notice = "\n" + notice
+			}
+			chunk.Data = append([]byte(notice), chunk.Data...)
 		}
 		if len(chunk.Data) > 0 {
+			open = chunk.Data[len(chunk.Data)-1] != '\n'
+			if m, ok := w.(api.LogMarker); ok {
+				m.Mark(api.LogMark{Attempt: id.Number, Offset: chunk.Next, File: chunk.File})
+			}
 			if _, err := w.Write(chunk.Data); err != nil {
-				return err
+				return false, err
 			}
 		}
-		atEnd := chunk.Next == args.Offset && args.Tail == 0
-		args.Offset, args.Tail = chunk.Next, 0
+		atEnd := chunk.Next == args.Offset && args.Tail == 0 && !chunk.Dropped
+		args.Offset, args.File, args.Tail = chunk.Next, chunk.File, 0
 		if atEnd && (!o.Follow || state == attemptOver) {
-			return nil
+			return args.File != 0, nil
 		}
 	}
 }

@@ -19,6 +19,12 @@ type Policy struct {
 	// AdminGroup is the Unix group whose members may act on everybody's jobs; root always may.
 	AdminGroup string
 	Scheduler  scheduler.Policy
+	// LogLimit is how much of the end of an attempt's output is kept, in bytes as Podman writes it; 0 keeps all.
+	LogLimit engine.Bytes
+	// KeepEnded is how many ended jobs the machine remembers; 0 keeps all.
+	KeepEnded int
+	// KeepLogs is how long after a job's end its output and checkpoints are kept; 0 is for as long as the job is known.
+	KeepLogs time.Duration
 }
 
 // DefaultPolicy is what holds without a configuration.
@@ -26,5 +32,6 @@ func DefaultPolicy() Policy {
 	return Policy{
 		Profile: "host-env", Class: engine.Medium, TimeLimit: 24 * time.Hour, StopGrace: 30 * time.Second,
 		MaxPending: 20000, AdminGroup: "gputop-admin", Scheduler: scheduler.DefaultPolicy(),
+		LogLimit: 1 << 30, KeepEnded: 5000, KeepLogs: 30 * 24 * time.Hour,
 	}
 }

@@ -141,12 +141,26 @@ func (d *Daemon) askPrepare(ctx context.Context, id engine.JobID, u engine.User,
 	if err != nil {
 		return img, err
 	}
-	err = l.call(ctx, agentrpc.MethodPrepare, agentrpc.PrepareArgs{Job: id, Image: key.image, HostEnv: key.hostEnv,
-		Workdir: spec.Workdir, Mounts: spec.Mounts, Output: expandOutput(spec.Output, engine.AttemptID{Job: id, Number: 1})}, &img)
+	later := false
+	if err := d.do(ctx, func() { later = d.state.workAhead(u.UID, id) }); err != nil {
+		return img, err
+	}
+	err = l.call(ctx, agentrpc.MethodPrepare, prepareArgs(id, key, spec, later), &img)
 	if err == nil && img.ID == "" {
 		err = &agentrpc.Error{Code: agentrpc.CodeFailed, Message: "the agent named no image"}
 	}
 	return img, err
+}
+
+// prepareArgs is what a job wants of the host.
+func prepareArgs(id engine.JobID, key imageKey, spec engine.Spec, later bool) agentrpc.PrepareArgs {
+	p := agentrpc.PrepareArgs{Job: id, Image: key.image, HostEnv: key.hostEnv, Workdir: spec.Workdir, Mounts: spec.Mounts,
+		Output: expandOutput(spec.Output, engine.AttemptID{Job: id, Number: 1}), Later: later}
+	if key.hostEnv && len(spec.Command) > 0 {
+		p.Program = spec.Command[0]
+		p.Path = firstOf(spec.Env["PATH"], spec.CallerEnv["PATH"])
+	}
+	return p
 }
 
 // prepared takes over what came of a preparation.

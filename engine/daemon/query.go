@@ -75,6 +75,9 @@ func (d *Daemon) Show(ctx context.Context, c api.Caller, id engine.JobID) (api.J
 	if err != nil {
 		return det, fmt.Errorf("read job %s: %w", id, err)
 	}
+	if err := permit(c, actSee, &j, ""); err != nil {
+		return det, d.record(ctx, c, err)
+	}
 	err = d.do(ctx, func() {
 		if e := d.state.jobs[id]; e != nil {
 			if e.view == nil {
@@ -95,7 +98,7 @@ func (d *Daemon) Show(ctx context.Context, c api.Caller, id engine.JobID) (api.J
 		return det, err
 	}
 	det.Job = redact(det.Job, c)
-	if !maySee(c, j.Owner) {
+	if may(c, actLook, j.Owner) != yes {
 		for i := range det.Attempts {
 			a := &det.Attempts[i]
 			*a = api.Attempt{Number: a.Number, Allocation: a.Allocation, Grants: a.Grants, Granted: a.Granted, Started: a.Started, Ended: a.Ended}
@@ -169,8 +172,8 @@ func (d *Daemon) Exec(ctx context.Context, c api.Caller, id engine.JobID) (api.E
 		switch {
 		case e == nil:
 			err = d.notLive(ctx, id)
-		case !e.job.Owner.Is(c.User):
-			err = &api.Error{Code: api.CodeForbidden, Message: fmt.Sprintf("job %s belongs to %s; only its owner may enter its container", id, e.job.Owner.Name)}
+		case permit(c, actExec, &e.job, "") != nil:
+			err = permit(c, actExec, &e.job, "")
 		case e.job.State != engine.Running:
 			err = &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s does not run: it is %s", id, e.job.State)}
 		default:
@@ -180,5 +183,5 @@ func (d *Daemon) Exec(ctx context.Context, c api.Caller, id engine.JobID) (api.E
 	if derr != nil {
 		return t, derr
 	}
-	return t, err
+	return t, d.record(ctx, c, err)
 }

@@ -122,6 +122,9 @@ func pendingOf(e *entry) scheduler.Pending {
 	switch {
 	case j.Held:
 		p.Wait = engine.ReasonHeld
+		if j.HeldBy != "" {
+			p.WaitDetail = "by " + j.HeldBy
+		}
 	case !j.Prepared && e.away != "":
 		p.Wait, p.WaitDetail = engine.AgentUnavailable, e.away
 	case !j.Prepared || j.State == engine.Preparing:
@@ -134,7 +137,7 @@ func pendingOf(e *entry) scheduler.Pending {
 // the attempt begin.
 func (d *Daemon) applyStart(s scheduler.Start) {
 	e := d.state.jobs[s.Job]
-	if e == nil || e.job.State != engine.Pending {
+	if e == nil || e.job.State != engine.Pending || e.job.Held {
 		return
 	}
 	alloc := s.Allocation

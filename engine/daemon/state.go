@@ -24,6 +24,8 @@ type entry struct {
 	view *api.Job
 	// stop is told when the job's attempt has to stop; nil while none is under way.
 	stop chan struct{}
+	// unsaved is a stop that is under way and that the disk has not taken yet; nil for none.
+	unsaved *unsavedStop
 	// waiters are closed when the job is final.
 	waiters []chan struct{}
 }
@@ -133,6 +135,12 @@ func (s *state) trim() []engine.JobID {
 	return gone
 }
 
+// forgetEnded drops an ended job that the store has no more.
+func (s *state) forgetEnded(id engine.JobID) {
+	s.ended = slices.DeleteFunc(s.ended, func(j engine.JobID) bool { return j == id })
+	s.drop(id)
+}
+
 func (s *state) drop(id engine.JobID) {
 	delete(s.jobs, id)
 	for a := range s.attempts {
@@ -140,6 +148,16 @@ func (s *state) drop(id engine.JobID) {
 			delete(s.attempts, a)
 		}
 	}
+}
+
+// workAhead says whether a user has work before a job (0: a new one) that may still make what that job needs.
+func (s *state) workAhead(uid uint32, id engine.JobID) bool {
+	for _, e := range s.jobs {
+		if e.job.Owner.UID == uid && !e.job.State.Final() && (id == 0 || e.job.ID < id) {
+			return true
+		}
+	}
+	return false
 }
 
 // holds says whether any attempt of the job still holds devices.

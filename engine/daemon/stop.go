@@ -2,59 +2,36 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"gputop/engine"
 	"gputop/engine/api"
+	"gputop/engine/store"
 )
 
-// Stop cancels or preempts a job. The decision is on disk when it answers; the program's end follows.
+// Stop cancels or preempts a job. The decision is on disk when it answers; the program's end follows. A running job is
+// cancelled also when the disk is full, for it may be the one that fills it: the answer says so.
 func (d *Daemon) Stop(ctx context.Context, c api.Caller, id engine.JobID, why engine.StopReason, note string) (api.Job, error) {
-	var job api.Job
-	var err error
-	derr := d.do(ctx, func() {
-		e := d.state.jobs[id]
-		if e == nil {
-			err = d.notLive(ctx, id)
-			return
-		}
-		if err = mayStop(c, e); err != nil {
-			return
-		}
+	return d.changeJob(ctx, c, id, func(e *entry) error {
 		if why == engine.StopPreempted {
-			err = d.preempt(e, c, note)
-		} else {
-			err = d.cancel(e, c, note)
+			return d.preempt(e, c, actPreempt, note)
 		}
-		if err == nil {
-			job = redact(*e.view, c)
-		}
+		return d.cancel(e, c, note)
 	})
-	if derr != nil {
-		return job, derr
-	}
-	return job, err
 }
 
 // notLive says what became of a job that is not in the live list.
 func (d *Daemon) notLive(ctx context.Context, id engine.JobID) error {
 	if j, _, _, err := d.store.Job(ctx, id); err == nil {
-		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s has already ended: %s", id, j.State)}
+		return alreadyEnded(&j)
 	}
 	return noSuchJob(id)
 }
 
 func noSuchJob(id engine.JobID) error {
 	return &api.Error{Code: api.CodeNotFound, Message: fmt.Sprintf("there is no job %s", id), Hint: "See gputop ls --all."}
-}
-
-// mayStop lets owners and admins stop a job.
-func mayStop(c api.Caller, e *entry) error {
-	if c.Admin || e.job.Owner.Is(c.User) {
-		return nil
-	}
-	return &api.Error{Code: api.CodeForbidden, Message: fmt.Sprintf("job %s belongs to %s; only its owner or an admin may stop it", e.job.ID, e.job.Owner.Name)}
 }
 
 func byWhom(what string, c api.Caller, note string) string {
@@ -67,31 +44,41 @@ func byWhom(what string, c api.Caller, note string) string {
 
 func (d *Daemon) cancel(e *entry, c api.Caller, note string) error {
 	j := &e.job
+	if err := permit(c, actCancel, j, note); err != nil {
+		return err
+	}
 	text := byWhom("cancelled", c, note)
 	switch {
 	case j.State.Final():
-		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s has already ended: %s", j.ID, j.State)}
+		return alreadyEnded(j)
 	case j.State.Queued():
 		return d.saved(d.transact(j.ID, 0, func(ch *change) error {
+			ch.fact = true
 			ch.job.Ended, ch.job.StopReason, ch.job.Message = ch.now, engine.StopCancelled, text
+			ch.unhold()
 			ch.event("cancelled", text)
+			ch.audit = append(ch.audit, d.audit(c, actCancel, &ch.job, note, ""))
 			return ch.move(engine.EvCancel)
 		}))
 	}
-	return d.saved(d.stopActive(e, engine.StopCancelled, text))
+	return d.saved(d.stopActive(e, engine.StopCancelled, text, d.audit(c, actCancel, j, note, "")))
 }
 
-func (d *Daemon) preempt(e *entry, c api.Caller, note string) error {
+// preempt stops a job and puts it back in the queue, by the permission that was asked for.
+func (d *Daemon) preempt(e *entry, c api.Caller, a action, note string) error {
 	j := &e.job
+	if err := permit(c, a, j, note); err != nil {
+		return err
+	}
 	switch {
 	case j.State.Final():
-		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s has already ended: %s", j.ID, j.State)}
+		return alreadyEnded(j)
 	case !j.State.Active():
 		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s does not run: it is %s", j.ID, j.State), Hint: "Only a running job can be preempted."}
 	case j.StopReason == engine.StopCancelled, j.StopReason == engine.StopTimeLimit:
 		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s is being stopped for good: %s", j.ID, j.StopReason)}
 	}
-	return d.saved(d.stopActive(e, engine.StopPreempted, byWhom("preempted", c, note)))
+	return d.saved(d.stopActive(e, engine.StopPreempted, byWhom("preempted", c, note), d.audit(c, a, j, note, "")))
 }
 
 // saved turns a refusal of the disk into an answer for the caller.
@@ -104,19 +91,23 @@ func (d *Daemon) saved(err error) error {
 
 // stopActive persists that a job with an attempt under way is to stop, then tells the attempt. A cancel overrides an
 // earlier preemption or time limit, not the other way round.
-func (d *Daemon) stopActive(e *entry, why engine.StopReason, text string) error {
+func (d *Daemon) stopActive(e *entry, why engine.StopReason, text string, by ...engine.AuditEntry) error {
 	if e.job.State == engine.Stopping && (e.job.StopReason == why || why != engine.StopCancelled) {
 		return nil
 	}
-	err := d.transact(e.job.ID, 0, func(c *change) error {
-		c.job.StopReason, c.job.Message = why, text
-		c.event("stopping", text)
-		if c.job.State == engine.Stopping {
-			return nil
-		}
-		return c.move(engine.EvStop)
-	})
-	if err != nil {
+	if u := e.unsaved; u != nil && (u.why == why || why != engine.StopCancelled) {
+		return nil
+	}
+	stop := &unsavedStop{why: why, text: text, by: by}
+	err := d.transact(e.job.ID, 0, func(c *change) error { c.fact = true; return stop.apply(c) })
+	var refused *notSavedError
+	switch {
+	case errors.As(err, &refused) && why != engine.StopPreempted && !errors.Is(err, store.ErrClosed):
+		// A job that the daemon forgot to have preempted would not come back to the queue: a preemption can wait.
+		d.log.Error("a stop is delivered and not saved yet", "job", e.job.ID, "err", err)
+		e.unsaved, d.unsaved[e.job.ID] = stop, true
+		d.publish(e)
+	case err != nil:
 		return err
 	}
 	if e.stop != nil {

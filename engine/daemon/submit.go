@@ -13,7 +13,6 @@ import (
 	"gputop/engine/agentrpc"
 	"gputop/engine/api"
 	"gputop/engine/draft"
-	"gputop/engine/scheduler"
 	"gputop/engine/store"
 	"gputop/profiles"
 )
@@ -26,10 +25,18 @@ const submitPatience = 20 * time.Second
 
 // Submit checks a job, refusing at once what can never run, and answers when it is on disk.
 func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitResponse, error) {
+	return d.submit(ctx, c, r, func(j *engine.Job) []store.Change {
+		return []store.Change{store.AddEvent(engine.Event{Time: j.Submitted, Job: j.ID, Kind: "submitted", Text: "by " + c.Name}),
+			store.AddAudit(d.audit(c, actSubmit, j, "", ""))}
+	})
+}
+
+// submit is Submit with what is kept beside the job.
+func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest, with func(*engine.Job) []store.Change) (api.SubmitResponse, error) {
 	var resp api.SubmitResponse
 	spec, err := d.complete(c, r.Spec)
 	if err != nil {
-		return resp, err
+		return resp, d.record(ctx, c, err)
 	}
 	if err := d.admissible(ctx, c, spec); err != nil {
 		return resp, err
@@ -49,7 +56,7 @@ func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) 
 		return resp, nil
 	}
 	job.ID = d.store.NextJobID()
-	err = d.store.Apply(ctx, store.PutJob(job), store.AddEvent(engine.Event{Time: now, Job: job.ID, Kind: "submitted", Text: "by " + c.Name}))
+	err = d.store.Apply(ctx, append(with(&job), store.PutJob(job))...)
 	if err != nil {
 		return resp, notKept(err)
 	}
@@ -78,8 +85,8 @@ func notKept(err error) error {
 // complete fills in what the job does not say and checks what it does.
 func (d *Daemon) complete(c api.Caller, s engine.Spec) (engine.Spec, error) {
 	if c.UID == 0 {
-		return s, &api.Error{Code: api.CodeForbidden, Message: "root cannot submit jobs: containers run as the submitting user, and never as root",
-			Hint: "Submit from an ordinary account, for example with: runuser -u NAME -- gputop submit ..."}
+		return s, &refusal{action: actSubmit, err: &api.Error{Code: api.CodeForbidden, Message: "root cannot submit jobs: containers run as the submitting user, and never as root",
+			Hint: "Submit from an ordinary account, for example with: runuser -u NAME -- gputop submit ..."}}
 	}
 	p := d.o.Policy
 	if s.Profile == "" {
@@ -91,9 +98,10 @@ func (d *Daemon) complete(c api.Caller, s engine.Spec) (engine.Spec, error) {
 	if s.Class == 0 {
 		s.Class = p.Class
 	}
-	if s.Class == engine.Critical && !c.Admin {
-		return s, &api.Error{Code: api.CodeForbidden, Message: "class critical is for admins",
-			Hint: "Use --class high for work that cannot wait."}
+	if s.Class == engine.Critical {
+		if err := permit(c, actCritical, &engine.Job{Owner: c.User}, ""); err != nil {
+			return s, err
+		}
 	}
 	if s.TimeLimit == 0 {
 		s.TimeLimit = p.TimeLimit
@@ -125,12 +133,8 @@ func invalid(err error) error { return &api.Error{Code: api.CodeInvalid, Message
 func (d *Daemon) admissible(ctx context.Context, c api.Caller, s engine.Spec) error {
 	var err error
 	if s.Request.WantsGPU() {
-		// A daemon that has just started has not seen the cards yet: a moment's wait is kinder than a refusal.
-		select {
-		case <-d.seen:
-		case <-time.After(seenPatience):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := d.awaitSeen(ctx); err != nil {
+			return err
 		}
 	}
 	derr := d.do(ctx, func() {
@@ -139,15 +143,7 @@ func (d *Daemon) admissible(ctx context.Context, c api.Caller, s engine.Spec) er
 				Hint: "Wait until some have run, or cancel some."}
 			return
 		}
-		if perr := scheduler.Possible(d.heldSnapshot(), s.Request); perr != nil {
-			err = invalid(perr)
-			return
-		}
-		if s.Request.WantsGPU() && len(d.state.sample.GPUs) == 0 {
-			what := firstOf(d.state.sample.Error, "the GPUs have not been seen yet")
-			err = &api.Error{Code: api.CodeUnavailable, Message: "no GPU can be used: " + what,
-				Hint: "A job without a GPU is submitted with --gpus 0."}
-		}
+		err = d.canServe(s.Request)
 	})
 	if derr != nil {
 		return derr
@@ -163,7 +159,7 @@ func (d *Daemon) userReady(ctx context.Context, c api.Caller, s engine.Spec) (ag
 	defer cancel()
 	l, err := d.agents.get(ctx, c.User)
 	if err != nil {
-		return agentrpc.RuntimeInfo{}, none, &api.Error{Code: api.CodeUnavailable, Message: err.Error() + "; the job was not accepted", Hint: "The daemon's log says more."}
+		return agentrpc.RuntimeInfo{}, none, &api.Error{Code: api.CodeUnavailable, Message: err.Error() + "; the job was not accepted", Hint: "Look for the cause with: gputop doctor"}
 	}
 	if l.info().Problem != nil {
 		// It may have been mended since the agent came.
@@ -179,6 +175,9 @@ func (d *Daemon) userReady(ctx context.Context, c api.Caller, s engine.Spec) (ag
 	if err != nil {
 		return rt, none, invalid(err)
 	}
+	if err := d.checkProgram(ctx, l, c, key, s); err != nil {
+		return rt, none, err
+	}
 	if img, ok := d.images.get(key); ok {
 		return rt, img, nil
 	}
@@ -191,6 +190,23 @@ func (d *Daemon) userReady(ctx context.Context, c api.Caller, s engine.Spec) (ag
 		}
 	}
 	return rt, none, nil
+}
+
+// checkProgram has the agent look, as the user, whether a host-environment job finds its program. It is done at once: a
+// job whose image is known is not prepared any more.
+func (d *Daemon) checkProgram(ctx context.Context, l *link, c api.Caller, key imageKey, s engine.Spec) error {
+	if !key.hostEnv || l.version != d.o.Version { // another version may not know the call
+		return nil
+	}
+	later := false
+	if err := d.do(ctx, func() { later = d.state.workAhead(c.UID, 0) }); err != nil {
+		return err
+	}
+	err := l.call(ctx, agentrpc.MethodCheck, prepareArgs(0, key, s, later), nil)
+	if err != nil && agentrpc.CodeOf(err) == agentrpc.CodeInvalid {
+		return invalid(err)
+	}
+	return nil // no answer: it is checked again before it starts
 }
 
 // tellAgain is how long a warning is not repeated to the same user.

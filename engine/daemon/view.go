@@ -21,6 +21,9 @@ func jobView(j *engine.Job) *api.Job {
 	}
 }
 
+// unsavedText is said of a job whose stop is under way and not on disk.
+const unsavedText = "told to stop; the disk with gputop's state is full, and this is recorded when there is room"
+
 // view is a job as its owner sees it.
 func (d *Daemon) view(e *entry) *api.Job {
 	j := &e.job
@@ -28,6 +31,9 @@ func (d *Daemon) view(e *entry) *api.Job {
 	v.Reason, v.Position = e.reason, e.position
 	if j.State == engine.Preparing {
 		v.Progress = e.progress
+	}
+	if u := e.unsaved; u != nil && j.State.Active() {
+		v.State, v.StopReason, v.Message, v.Progress = engine.Stopping, u.why, u.text, unsavedText
 	}
 	if a := d.state.newest(j); a != nil && !j.State.Queued() {
 		if a.Allocation.State.Holds() {
@@ -59,14 +65,11 @@ func (d *Daemon) grants(list []engine.Grant) []api.Grant {
 	return out
 }
 
-// maySee says whether a caller may look into a job: command, environment, mounts, output.
-func maySee(c api.Caller, owner engine.User) bool { return c.Admin || owner.Is(c.User) }
-
 // redact makes a view fit for a caller.
 func redact(v api.Job, c api.Caller) api.Job {
 	owner := engine.User{UID: v.UID, Name: v.Owner}
 	v.Mine = owner.Is(c.User)
-	if !maySee(c, owner) {
+	if may(c, actLook, owner) != yes {
 		v.Command, v.Message, v.Progress = "", "", ""
 		if v.Reason != nil && v.Reason.Code == engine.AgentUnavailable {
 			r := *v.Reason

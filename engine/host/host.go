@@ -56,6 +56,15 @@ func Memory() engine.Bytes {
 	return 0
 }
 
+// Free is the room an ordinary user has left on a directory's file system, in bytes.
+func Free(dir string) (engine.Bytes, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, fmt.Errorf("room in %s: %w", dir, err)
+	}
+	return engine.Bytes(st.Bavail) * engine.Bytes(st.Bsize), nil
+}
+
 // Process is a running process.
 type Process struct {
 	UID          uint32
@@ -106,21 +115,45 @@ func ReadProcess(pid int) (p Process, ok bool) {
 
 // realUID reads the real uid: the owner of /proc/PID is root for a process that may not be dumped.
 func realUID(dir string) (uint32, bool) {
-	b, err := os.ReadFile(filepath.Join(dir, "status"))
-	if err != nil {
+	n, ok := statusIDs(dir, "Uid:")
+	if !ok || len(n) == 0 {
 		return 0, false
 	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, "Uid:"); ok {
-			f := strings.Fields(rest)
-			if len(f) == 0 {
-				return 0, false
-			}
-			n, err := strconv.ParseUint(f[0], 10, 32)
-			return uint32(n), err == nil
-		}
+	return n[0], true
+}
+
+// Groups are a process's group and supplementary groups. ok is false when it is gone or may not be read.
+func Groups(pid int) (groups []uint32, ok bool) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	own, ok := statusIDs(dir, "Gid:")
+	if !ok || len(own) == 0 {
+		return nil, false
 	}
-	return 0, false
+	more, ok := statusIDs(dir, "Groups:")
+	return append(more, own[0]), ok
+}
+
+// statusIDs are the numbers of a line of /proc/PID/status.
+func statusIDs(dir, key string) (ids []uint32, ok bool) {
+	b, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
+		return nil, false
+	}
+	for line := range strings.Lines(string(b)) {
+		rest, found := strings.CutPrefix(line, key)
+		if !found {
+			continue
+		}
+		for _, f := range strings.Fields(rest) {
+			n, err := strconv.ParseUint(f, 10, 32)
+			if err != nil {
+				return nil, false
+			}
+			ids = append(ids, uint32(n))
+		}
+		return ids, true
+	}
+	return nil, false
 }
 
 // ErrLocked is returned for a device that another daemon of this machine has given out.

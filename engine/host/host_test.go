@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 
 	"gputop/engine"
@@ -34,6 +35,20 @@ func TestReadProcess(t *testing.T) {
 		if p, ok := ReadProcess(pid); ok {
 			t.Errorf("pid %d is there: %+v", pid, p)
 		}
+	}
+}
+
+func TestGroups(t *testing.T) {
+	want, err := os.Getgroups()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, ok := Groups(os.Getpid())
+	if !ok || !slices.Contains(got, uint32(os.Getgid())) || len(got) != len(want)+1 {
+		t.Errorf("groups %v, %v; want %v and %d", got, ok, want, os.Getgid())
+	}
+	if got, ok := Groups(0); ok {
+		t.Errorf("of no process: %v", got)
 	}
 }
 

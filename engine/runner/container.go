@@ -167,6 +167,9 @@ func (a *Agent) plan(ctx context.Context, c agentrpc.ContainerSpec) (plan, error
 	if p.logPath, err = a.jobFile("logs", c.Attempt, ".log"); err != nil {
 		return p, err
 	}
+	if p.logSize, err = limitLog(p.logPath, c.LogLimit); err != nil {
+		return p, err
+	}
 	if err := checkMounts(c.Workdir, c.Mounts); err != nil {
 		return p, err
 	}
@@ -178,6 +181,11 @@ func (a *Agent) plan(ctx context.Context, c agentrpc.ContainerSpec) (plan, error
 	p.prepareCaches()
 	if c.HostEnv {
 		p.hostDirs = existingHostDirs("/")
+		if len(c.Command) > 0 {
+			if err := a.jobView(c.Workdir, c.Mounts, c.Env["PATH"]).check(c.Command[0], false); err != nil {
+				return p, err
+			}
+		}
 	}
 	if err := os.MkdirAll(p.checkpoints, 0o700); err != nil {
 		return p, &agentrpc.Error{Code: agentrpc.CodeFailed, Message: "checkpoint directory: " + err.Error()}

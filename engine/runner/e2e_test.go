@@ -86,6 +86,10 @@ func TestE2EInside(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(b.dir, "here")); err != nil {
 		t.Errorf("the working directory was not written: %v", err)
 	}
+	forget := agentrpc.ForgetArgs{Job: s.Attempt.Job}
+	if err := b.Call(t.Context(), agentrpc.MethodForget, forget, nil); agentrpc.CodeOf(err) != agentrpc.CodeConflict || b.output(s) != got {
+		t.Errorf("forget with a container: %v", err)
+	}
 	if c := b.must(agentrpc.MethodStart, agentrpc.Ref{Name: s.Name}); c.ExitCode != 7 || c.Running() {
 		t.Errorf("started again: %+v", c)
 	}

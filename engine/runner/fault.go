@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"syscall"
 
 	"github.com/containers/podman/v5/pkg/errorhandling"
 
@@ -36,6 +37,9 @@ func fault(what string, err error) error {
 	if len(msg) > maxMessage {
 		msg = msg[:maxMessage] + "…"
 	}
+	if full(err) {
+		msg += fullAdvice
+	}
 	return &agentrpc.Error{Code: code, Message: msg}
 }
 
@@ -63,6 +67,14 @@ func codeOf(status int, text string) agentrpc.Code {
 		return agentrpc.CodeInvalid
 	}
 	return agentrpc.CodeFailed
+}
+
+// fullAdvice is said of a disk, or a quota, that is used up: usually the one with the user's home.
+const fullAdvice = "; the disk with your containers is full or your quota is used up: free some space (see df -h ~ and podman system df)"
+
+func full(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		strings.Contains(err.Error(), syscall.ENOSPC.Error()) || strings.Contains(err.Error(), syscall.EDQUOT.Error())
 }
 
 // locked says whether Podman's database was busy: worth another try at once.

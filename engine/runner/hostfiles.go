@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -14,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gputop/engine"
-	"gputop/engine/agentrpc"
 	"gputop/engine/runner/account"
 )
 
@@ -161,36 +159,6 @@ func (a *Agent) jobFile(part string, id engine.AttemptID, ext string) (string, e
 
 func (a *Agent) checkpointDir(job engine.JobID) string {
 	return filepath.Join(a.o.StateDir, "checkpoints", job.String())
-}
-
-// forget drops what is kept of a job beyond its containers.
-func (a *Agent) forget(ctx context.Context, p agentrpc.ForgetArgs) (none, error) {
-	if p.Job <= 0 {
-		return nil, invalid("job %d does not exist", p.Job)
-	}
-	var errs []error
-	for _, part := range []string{"logs", "output"} {
-		dir := filepath.Join(a.o.StateDir, part)
-		entries, err := os.ReadDir(dir)
-		errs = append(errs, err)
-		for _, e := range entries {
-			if strings.HasPrefix(e.Name(), p.Job.String()+".") {
-				errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
-			}
-		}
-	}
-	dir := a.checkpointDir(p.Job)
-	if err := os.RemoveAll(dir); err != nil {
-		// Files of other users inside the container belong to subordinate ids out here.
-		cmd := a.podman.command("unshare", "rm", "-rf", "--", dir)
-		if out, uerr := runBounded(ctx, cmd); uerr != nil {
-			errs = append(errs, fmt.Errorf("%w; podman unshare: %w: %s", err, uerr, out))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, &agentrpc.Error{Code: agentrpc.CodeFailed, Message: fmt.Sprintf("forget job %s: %v", p.Job, err)}
-	}
-	return nil, nil
 }
 
 // runBounded runs a program until it ends or ctx does.

@@ -74,10 +74,7 @@ func fullName(name string, tags []string) string {
 
 // prepare makes ready what needs no device.
 func (a *Agent) prepare(ctx context.Context, p agentrpc.PrepareArgs) (agentrpc.Image, error) {
-	if err := checkMounts(p.Workdir, p.Mounts); err != nil {
-		return agentrpc.Image{}, err
-	}
-	if err := checkOutput(p.Workdir, p.Output); err != nil {
+	if _, err := a.check(ctx, p); err != nil {
 		return agentrpc.Image{}, err
 	}
 	if p.HostEnv {
@@ -91,6 +88,20 @@ func (a *Agent) prepare(ctx context.Context, p agentrpc.PrepareArgs) (agentrpc.I
 		return img, err
 	}
 	return a.pull(ctx, p)
+}
+
+// check looks, as the user, at what a job wants of the host: what cannot be is refused before it waits.
+func (a *Agent) check(_ context.Context, p agentrpc.PrepareArgs) (none, error) {
+	if err := checkMounts(p.Workdir, p.Mounts); err != nil {
+		return nil, err
+	}
+	if err := checkOutput(p.Workdir, p.Output); err != nil {
+		return nil, err
+	}
+	if !p.HostEnv || p.Program == "" {
+		return nil, nil
+	}
+	return nil, a.jobView(p.Workdir, p.Mounts, p.Path).check(p.Program, p.Later)
 }
 
 func (a *Agent) pull(ctx context.Context, p agentrpc.PrepareArgs) (agentrpc.Image, error) {

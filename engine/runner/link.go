@@ -128,6 +128,10 @@ func (a *Agent) note(m agentrpc.Method, params any) {
 func (a *Agent) handle(ctx context.Context, m agentrpc.Method, raw agentrpc.RawObject) (any, error) {
 	a.active(1)
 	defer a.active(-1)
+	if m != agentrpc.MethodReadLog { // reading is simply done again
+		a.working(1)
+		defer a.working(-1)
+	}
 	limit := callTimeout
 	if m == agentrpc.MethodPrepare {
 		limit = prepareTimeout
@@ -157,6 +161,16 @@ func (a *Agent) handle(ctx context.Context, m agentrpc.Method, raw agentrpc.RawO
 		return serve(ctx, raw, a.readLog)
 	case agentrpc.MethodForget:
 		return serve(ctx, raw, a.forget)
+	case agentrpc.MethodKept:
+		return a.kept()
+	case agentrpc.MethodCheck:
+		return serve(ctx, raw, a.check)
+	case agentrpc.MethodEnd:
+		select {
+		case a.makeWay <- struct{}{}:
+		default:
+		}
+		return nil, nil
 	}
 	return nil, invalid("this agent (version %s) does not know the call %q", a.o.Version, m)
 }

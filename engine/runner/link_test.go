@@ -70,6 +70,10 @@ func TestIdleExit(t *testing.T) {
 		{"nothing to do", func(*Agent) {}, true},
 		{"a container runs", func(a *Agent) { a.watched["x"] = &watch{} }, false},
 		{"a call is under way", func(a *Agent) { a.calls = 1 }, false},
+		{"to make way, with a container", func(a *Agent) { a.watched["x"], a.makeWay = &watch{}, told() }, true},
+		{"to make way, log read", func(a *Agent) { a.calls, a.makeWay = 1, told() }, true},
+		{"to make way, a call under way", func(a *Agent) { a.calls, a.busy, a.makeWay = 1, 1, told() }, false},
+		{"to make way, a container stopping", func(a *Agent) { a.stopping["x"], a.watched["x"], a.makeWay = &stop{}, &watch{}, told() }, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a, cancel := testAgent(t, "/nonexistent", 50*time.Millisecond)
@@ -84,6 +88,12 @@ func TestIdleExit(t *testing.T) {
 			}
 		})
 	}
+}
+
+func told() chan struct{} {
+	ch := make(chan struct{}, 1)
+	ch <- struct{}{}
+	return ch
 }
 
 func TestOneAgent(t *testing.T) {

@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"gputop/engine/agentrpc"
 )
 
 const stamp = "2026-01-02T03:04:05.678901234+00:00"
@@ -49,16 +47,16 @@ func TestReadBack(t *testing.T) {
 		}
 		limit := rapid.IntRange(minChunk, maxChunk).Draw(t, "limit")
 		var got []byte
-		for offset := int64(0); ; {
-			data, next, err := readChunk(path, offset, limit)
+		for at := (piece{}); ; {
+			c, err := readChunk(path, at.next, at.file, limit)
 			if err != nil {
 				t.Fatal(err)
 			}
-			got = append(got, data...)
-			if next == offset {
+			got = append(got, c.data...)
+			if c.next == at.next {
 				break
 			}
-			offset = next
+			at = c
 		}
 		if string(got) != text {
 			t.Fatalf("read back %d bytes, wrote %d", len(got), len(text))
@@ -68,9 +66,9 @@ func TestReadBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tail, _, err := readChunk(path, off, 64<<20)
-		if err != nil || string(tail) != lastLines(text, n) {
-			t.Fatalf("tail %d: got %.40q, want %.40q (%v)", n, tail, lastLines(text, n), err)
+		tail, err := readChunk(path, off, 0, 64<<20)
+		if err != nil || string(tail.data) != lastLines(text, n) {
+			t.Fatalf("tail %d: got %.40q, want %.40q (%v)", n, tail.data, lastLines(text, n), err)
 		}
 	})
 }
@@ -159,7 +157,10 @@ func TestForget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := a.forget(t.Context(), agentrpc.ForgetArgs{Job: 4}); err != nil {
+	if k, err := a.kept(); err != nil || fmt.Sprint(k.Jobs) != "[4 42]" {
+		t.Errorf("kept %v, %v", k.Jobs, err)
+	}
+	if err := a.drop(t.Context(), 4); err != nil {
 		t.Fatal(err)
 	}
 	var left []string

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gputop/engine"
 	"gputop/engine/agentrpc"
 )
 
@@ -30,6 +31,9 @@ type outputCopy struct {
 	// Offset is how far the log was copied, Size what the output file had then, both in bytes.
 	Offset int64 `json:"offset"`
 	Size   int64 `json:"size"`
+	// File is the number of the log file in which Offset counts, and Limit what is kept of it, in bytes.
+	File  uint64       `json:"file,omitempty"`
+	Limit engine.Bytes `json:"limit,omitempty"`
 
 	// resumed is set until the first step after reading the state from disk.
 	resumed bool
@@ -40,7 +44,7 @@ func (a *Agent) planCopy(c agentrpc.ContainerSpec, log string) error {
 	if _, err := a.jobFile("output", c.Attempt, ".json"); err != nil {
 		return err
 	}
-	o := outputCopy{Container: c.Name, Log: log, Output: outputPath(c.Workdir, c.Output)}
+	o := outputCopy{Container: c.Name, Log: log, Output: outputPath(c.Workdir, c.Output), Limit: c.LogLimit}
 	if err := o.save(a.copyFile(log)); err != nil {
 		return &agentrpc.Error{Code: agentrpc.CodeFailed, Message: "output file: " + err.Error()}
 	}
@@ -158,10 +162,11 @@ func (a *Agent) copyOutput(w *watch) {
 
 // step copies one piece. more says whether there may be another right away.
 func (o *outputCopy) step(state string) (more bool, err error) {
-	data, next, err := readChunk(o.Log, o.Offset, maxChunk)
-	if err != nil || next == o.Offset {
+	c, err := readChunk(o.Log, o.Offset, o.File, maxChunk)
+	if err != nil || c.next == o.Offset && !c.dropped {
 		return false, err
 	}
+	data := c.data
 	f, err := os.OpenFile(o.Output, os.O_CREATE|os.O_RDWR|os.O_APPEND|unix.O_NONBLOCK, 0o644)
 	if err != nil {
 		return false, err
@@ -174,6 +179,14 @@ func (o *outputCopy) step(state string) (more bool, err error) {
 	if !fi.Mode().IsRegular() {
 		return false, fmt.Errorf("%s is not a plain file", o.Output)
 	}
+	if c.dropped {
+		data = append([]byte(agentrpc.DroppedLine(o.Limit)), data...)
+		if last := make([]byte, 1); fi.Size() > 0 {
+			if _, err := f.ReadAt(last, fi.Size()-1); err == nil && last[0] != '\n' {
+				data = append([]byte("\n"), data...)
+			}
+		}
+	}
 	if o.resumed {
 		o.resumed = false
 		data = data[alreadyThere(f, fi.Size()-o.Size, o.Size, data):]
@@ -184,7 +197,7 @@ func (o *outputCopy) step(state string) (more bool, err error) {
 	if fi, err = f.Stat(); err != nil {
 		return false, err
 	}
-	o.Offset, o.Size = next, fi.Size()
+	o.Offset, o.File, o.Size = c.next, c.file, fi.Size()
 	return true, o.save(state)
 }
 

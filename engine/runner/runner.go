@@ -53,11 +53,14 @@ type Agent struct {
 	ctx   context.Context
 	work  sync.WaitGroup
 	slots chan struct{} // parallel creates, inits and starts
+	// makeWay is told when the engine wants another agent.
+	makeWay chan struct{}
 
 	mu         sync.Mutex
 	link       *agentrpc.Conn
 	lastActive time.Time
 	calls      int
+	busy       int               // calls that must not be cut off
 	watched    map[string]*watch // by container name
 	stopping   map[string]*stop  // by container id
 	verdicts   map[string]agentrpc.Container
@@ -98,6 +101,7 @@ func Run(ctx context.Context, o Options) error {
 	defer a.work.Wait()
 	defer cancel()
 	a.resumeCopies()
+	a.work.Go(a.trimAll)
 	a.work.Go(func() { a.exitWhenIdle(ctx, cancel) })
 	a.serveEngine(ctx)
 	return nil
@@ -119,6 +123,7 @@ func newAgent(ctx context.Context, o Options, user account.Account) (*Agent, err
 	return &Agent{
 		o: o, user: user, log: o.Log, ctx: ctx, podman: podman, host: host,
 		slots:      make(chan struct{}, parallelStarts),
+		makeWay:    make(chan struct{}, 1),
 		lastActive: time.Now(),
 		watched:    map[string]*watch{},
 		stopping:   map[string]*stop{},
@@ -188,24 +193,39 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// exitWhenIdle ends the agent once it has had no container, no call under way and no word from the engine for a while.
+// endPoll is how often an agent that is to make way looks whether it may.
+const endPoll = 50 * time.Millisecond
+
+// exitWhenIdle ends the agent once it has had no container, no call under way and no word from the engine for a while, or
+// when the engine wants another one and nothing would be cut off.
 func (a *Agent) exitWhenIdle(ctx context.Context, stop func()) {
 	tick := time.NewTicker(max(a.o.IdleExit/10, 10*time.Millisecond))
 	defer tick.Stop()
+	wanted := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-a.makeWay:
+			wanted = true
+			tick.Reset(endPoll)
+			continue // the engine's call is answered meanwhile
 		case <-tick.C:
 		}
 		a.mu.Lock()
+		free := a.busy == 0 && len(a.stopping) == 0
 		idle := len(a.watched) == 0 && a.calls == 0 && time.Since(a.lastActive) >= a.o.IdleExit
 		a.mu.Unlock()
-		if idle {
+		switch {
+		case wanted && free:
+			a.log.Info("agent makes way for a new one")
+		case idle:
 			a.log.Info("no work: agent ends", "idle", a.o.IdleExit)
-			stop()
-			return
+		default:
+			continue
 		}
+		stop()
+		return
 	}
 }
 
@@ -215,4 +235,11 @@ func (a *Agent) active(calls int) {
 	defer a.mu.Unlock()
 	a.calls += calls
 	a.lastActive = time.Now()
+}
+
+// working counts a call that must not be cut off.
+func (a *Agent) working(calls int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.busy += calls
 }

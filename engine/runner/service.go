@@ -87,6 +87,9 @@ func (s *service) answers() bool {
 func (s *service) connect(ctx context.Context) (context.Context, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.conn == nil {
+		s.endOutdated(ctx)
+	}
 	if s.answers() && s.conn != nil {
 		return s.conn, nil
 	}

@@ -36,6 +36,8 @@ type plan struct {
 	runtime agentrpc.RuntimeInfo
 	host    hostFacts
 	logPath string
+	// logSize is the size at which conmon drops the whole log and begins anew, in bytes.
+	logSize int64
 	// checkpoints is the job's directory that is kept across attempts.
 	checkpoints string
 	// hostDirs are the host's directories for a host-environment container; home is the physical path of the home.
@@ -61,7 +63,7 @@ func buildSpec(p plan) (*specgen.SpecGenerator, []string) {
 	no, yes := false, true
 	s.Privileged, s.Remove, s.NoNewPrivileges = &no, &no, &yes
 	s.RestartPolicy, s.Systemd, s.User = "no", "false", "0:0"
-	s.LogConfiguration = &specgen.LogConfig{Driver: "k8s-file", Path: p.logPath}
+	s.LogConfiguration = &specgen.LogConfig{Driver: "k8s-file", Path: p.logPath, Size: p.logSize}
 	s.Annotations = map[string]string{}
 	if p.runtime.OCIRuntime == "crun" {
 		// Without it the lab's group-readable directories are closed to the job.

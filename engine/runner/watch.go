@@ -42,6 +42,7 @@ func (a *Agent) watch(c agentrpc.Container) {
 		defer close(w.copied)
 		a.copyOutput(w)
 	})
+	a.work.Go(func() { a.keepShort(w) })
 	a.work.Go(func() { a.waitForEnd(w, c) })
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -95,6 +96,12 @@ type ownedDir struct {
 	pid  bool // the pid file is ours
 }
 
+const (
+	// endingPatience is how long a daemon may take from removing its pid to its end, endingLook the time between two looks.
+	endingPatience = 3 * time.Second
+	endingLook     = 20 * time.Millisecond
+)
+
 // takeDir makes the directory if needed and locks it.
 func takeDir(dir string, o Options) (*ownedDir, error) {
 	if err := refuseNetworkFS(dir, o); err != nil {
@@ -107,9 +114,15 @@ func takeDir(dir string, o Options) (*ownedDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", dir, explain(err))
 	}
-	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
-		return &ownedDir{path: dir, lock: lock}, nil
+	for began := time.Now(); ; time.Sleep(endingLook) {
+		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return &ownedDir{path: dir, lock: lock}, nil
+		}
+		// Without its pid the holder is about to end, or has just begun.
+		if _, serr := os.Stat(filepath.Join(dir, "pid")); serr == nil || !errors.Is(err, unix.EWOULDBLOCK) || time.Since(began) > endingPatience {
+			break
+		}
 	}
 	lock.Close()
 	if !errors.Is(err, unix.EWOULDBLOCK) {
@@ -150,7 +163,9 @@ func (d *ownedDir) writePID() error {
 func (d *ownedDir) release() error {
 	var err error
 	if d.pid {
-		err = os.Remove(filepath.Join(d.path, "pid"))
+		if err = os.Remove(filepath.Join(d.path, "pid")); errors.Is(err, os.ErrNotExist) {
+			err = nil // it only informs
+		}
 	}
 	return errors.Join(err, d.lock.Close())
 }

@@ -12,7 +12,7 @@ import (
 // TestReallyFullDisk needs the right to mount a small tmpfs, as root or in a user namespace.
 func TestReallyFullDisk(t *testing.T) {
 	dir := t.TempDir()
-	cmd := exec.Command("sh", "-c", `mount -t tmpfs -o size=1m tmpfs "$GPUTOP_STORE_FULL" && exec "$0"`, os.Args[0])
+	cmd := exec.Command("sh", "-c", `mount -t tmpfs -o size=8m tmpfs "$GPUTOP_STORE_FULL" && exec "$0"`, os.Args[0])
 	cmd.Env = append(os.Environ(), "GPUTOP_STORE_FULL="+dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	if os.Getuid() != 0 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +42,13 @@ func TestSecondDaemonIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	fails(t, dir, Options{}, ErrLocked, "pid is not known")
+	// Without a pid it may be ending: the next one waits for that.
+	ended := make(chan error)
+	go func() { ended <- s.Close() }()
+	s = open(t, dir, Options{})
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "pid"), []byte("1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +172,7 @@ func TestNewerSchemaIsRefusedAndNotTouched(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fails(t, dir, Options{}, ErrNewerSchema, "schema 2", "knows 1", "nothing was changed")
+	fails(t, dir, Options{}, ErrNewerSchema, fmt.Sprintf("schema %d", len(migrations)+1), fmt.Sprintf("knows %d", len(migrations)), "nothing was changed")
 	entries, err := os.ReadDir(dir)
 	equal(t, "error", err, nil)
 	for _, e := range entries {
@@ -195,7 +203,7 @@ func TestMigrationBacksUpFirst(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	next := func(m string) Options { return Options{migrations: []string{schemaV1, m}} }
+	next := func(m string) Options { return Options{migrations: append(slices.Clone(migrations), m)} }
 
 	// A migration that fails changes nothing, and the backup is there already.
 	if _, err := Open(context.Background(), dir, next("CREATE TABLE later(x); SELECT nonsense")); err == nil {
@@ -209,7 +217,7 @@ func TestMigrationBacksUpFirst(t *testing.T) {
 
 	s = open(t, dir, next("ALTER TABLE job ADD COLUMN later TEXT"))
 	equal(t, "state after the migration", load(t, s), Live{Jobs: []engine.Job{job(1, engine.Pending)}})
-	backup := filepath.Join(dir, "gputop.db.v1.bak")
+	backup := filepath.Join(dir, fmt.Sprintf("gputop.db.v%d.bak", len(migrations)))
 	fi, err := os.Stat(backup)
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ const applicationID = 0x67707470
 
 // migrations bring a file from version n to n+1; entry 0 makes a new one. A released entry never changes. What is
 // queried has a column; the body is the noun as JSON, and is what is read back.
-var migrations = []string{schemaV1}
+var migrations = []string{schemaV1, schemaV2, schemaV3}
 
 // AUTOINCREMENT keeps ids from being used again after rows are deleted. Foreign keys are checked at commit, so that the
 // order of changes within one call does not matter. Times are milliseconds since 1970.
@@ -49,6 +49,37 @@ CREATE TABLE event (
 	body TEXT    NOT NULL,
 	PRIMARY KEY (job, n)
 ) WITHOUT ROWID;
+`
+
+// The audit trail outlives the jobs it speaks of, so that it has no foreign key. Its rows leave by their age alone, or
+// when there are too many: nothing changes one.
+const schemaV2 = `
+CREATE TABLE audit (
+	id        INTEGER PRIMARY KEY AUTOINCREMENT,
+	time      INTEGER NOT NULL,
+	uid       INTEGER NOT NULL,
+	name      TEXT    NOT NULL,
+	owner_uid INTEGER NOT NULL,
+	owner     TEXT    NOT NULL,
+	body      TEXT    NOT NULL
+);
+CREATE INDEX audit_user  ON audit(uid, id);
+CREATE INDEX audit_owner ON audit(owner_uid, id);
+CREATE TRIGGER audit_append_only BEFORE UPDATE ON audit
+	BEGIN SELECT RAISE(ABORT, 'the audit trail is append-only'); END;
+`
+
+// What a job's owner keeps of it (logs, checkpoints) goes when the owner's agent is next there: forget remembers that
+// until it is done, also when the job itself has gone.
+const schemaV3 = `
+CREATE TABLE forget (
+	job   INTEGER PRIMARY KEY,
+	uid   INTEGER NOT NULL,
+	owner TEXT    NOT NULL
+);
+CREATE INDEX forget_owner ON forget(uid, owner, job);
+ALTER TABLE job ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX job_logs ON job(ended) WHERE final = 1 AND forgotten = 0;
 `
 
 // checkHeader reads what the file says of itself before SQLite opens it, for opening alone already writes: a newer

@@ -1,4 +1,4 @@
-// Package store keeps jobs, attempts and their events on disk, in one SQLite file that one daemon owns. What Apply
+// Package store keeps jobs, attempts, their events and the audit trail on disk, in one SQLite file that one daemon owns. What Apply
 // acknowledged survives a crash of the daemon and of the machine. The package decides nothing: it must not know the
 // state machine beyond which states are final, publish changes, or be opened by anything but the daemon.
 package store
@@ -112,19 +112,27 @@ func Open(ctx context.Context, dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{owned: owned, writes: make(chan *write), quit: make(chan struct{}), stopped: make(chan struct{})}
-	if err := s.open(ctx, filepath.Join(dir, fileName), o); err != nil {
+	reserve := &reserve{path: filepath.Join(dir, reserveName), now: o.Now, log: o.Log}
+	err = s.open(ctx, filepath.Join(dir, fileName), reserve, o)
+	for errors.Is(err, ErrFull) && reserve.give() {
+		// A daemon that can't start can't end the job that fills the disk.
+		if err = s.closeFiles(); err == nil {
+			err = s.open(ctx, filepath.Join(dir, fileName), reserve, o)
+		}
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", filepath.Join(dir, fileName), err), s.release())
 	}
 	go s.run()
 	return s, nil
 }
 
-func (s *Store) open(ctx context.Context, path string, o Options) error {
+func (s *Store) open(ctx context.Context, path string, r *reserve, o Options) error {
 	if err := checkHeader(path, len(o.migrations)); err != nil {
 		return err
 	}
 	if err := s.owned.writePID(); err != nil {
-		return err
+		o.Log.Warn("pid not written to the state directory; everything else works", "err", err)
 	}
 	if err := createFile(path); err != nil {
 		return err
@@ -148,11 +156,14 @@ func (s *Store) open(ctx context.Context, path string, o Options) error {
 		return errors.Join(err, conn.Close())
 	}
 	s.lastJob.Store(last)
-	if s.writer, err = newWriter(ctx, conn, o); err != nil {
+	if s.writer, err = newWriter(ctx, conn, r, o); err != nil {
 		return err
 	}
-	s.read, err = openDB(path, readers, "&_query_only=on&_stmt_cache_size=16")
-	return err
+	if s.read, err = openDB(path, readers, "&_query_only=on&_stmt_cache_size=16"); err != nil {
+		return err
+	}
+	r.rebuild(true)
+	return nil
 }
 
 // openDB sets the PRAGMAs in the DSN because they belong to a connection and the pool makes connections as it likes.
@@ -169,8 +180,14 @@ func openDB(path string, conns int, more string) (*sql.DB, error) {
 	return db, nil
 }
 
+const selectInstance = `SELECT value FROM meta WHERE key = 'instance'`
+
 // identify reads the instance id, making it the first time.
 func identify(ctx context.Context, conn *sql.Conn, now time.Time) (string, error) {
+	var id string
+	if conn.QueryRowContext(ctx, selectInstance).Scan(&id) == nil {
+		return id, nil // without a write: the disk may be full
+	}
 	var random [4]byte
 	rand.Read(random[:]) // never fails: it ends the process instead
 	_, err := conn.ExecContext(ctx, `INSERT INTO meta(key, value) VALUES ('instance', ?), ('created', ?)
@@ -178,8 +195,7 @@ func identify(ctx context.Context, conn *sql.Conn, now time.Time) (string, error
 	if err != nil {
 		return "", fmt.Errorf("store the instance id: %w", explain(err))
 	}
-	var id string
-	if err := conn.QueryRowContext(ctx, `SELECT value FROM meta WHERE key = 'instance'`).Scan(&id); err != nil {
+	if err := conn.QueryRowContext(ctx, selectInstance).Scan(&id); err != nil {
 		return "", fmt.Errorf("read the instance id: %w", explain(err))
 	}
 	return id, nil
@@ -215,7 +231,9 @@ func (s *Store) Close() error {
 }
 
 // release undoes as much of Open as was done.
-func (s *Store) release() error {
+func (s *Store) release() error { return errors.Join(s.closeFiles(), s.owned.release()) }
+
+func (s *Store) closeFiles() error {
 	var errs []error
 	if s.read != nil {
 		errs = append(errs, s.read.Close())
@@ -226,7 +244,8 @@ func (s *Store) release() error {
 	if s.write != nil {
 		errs = append(errs, s.write.Close())
 	}
-	return errors.Join(append(errs, s.owned.release())...)
+	s.read, s.writer, s.write = nil, nil, nil
+	return errors.Join(errs...)
 }
 
 // explain puts the sentinel that fits in front of what SQLite or the system says.

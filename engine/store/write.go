@@ -17,11 +17,12 @@ import (
 // maxBatch bounds how many calls share one transaction, so that the first of them does not wait for too many others.
 const maxBatch = 256
 
-// Change is one row to store. Make it with PutJob, PutAttempt or AddEvent.
+// Change is one row to store. Make it with PutJob, PutAttempt, AddEvent or AddAudit.
 type Change struct {
 	job     *engine.Job
 	attempt *engine.Attempt
 	event   *engine.Event
+	audit   *engine.AuditEntry
 }
 
 // PutJob stores a job, over the one with the same id.
@@ -37,6 +38,8 @@ func AddEvent(e engine.Event) Change { return Change{event: &e} }
 type row struct {
 	stmt func(*writer) *sql.Stmt
 	args []any
+	// after does what follows from the row's own id, in the same transaction; nil for nothing.
+	after func(w *writer, id int64) error
 }
 
 func (c Change) row() (row, error) {
@@ -44,17 +47,19 @@ func (c Change) row() (row, error) {
 	case c.job != nil:
 		j := c.job
 		body, err := body("job "+j.ID.String(), j, j.ID > 0 && j.State != "")
-		return row{func(w *writer) *sql.Stmt { return w.putJob }, []any{int64(j.ID), string(j.State), j.State.Final(),
+		return row{stmt: func(w *writer) *sql.Stmt { return w.putJob }, args: []any{int64(j.ID), string(j.State), j.State.Final(),
 			int64(j.Owner.UID), j.Owner.Name, int64(j.Spec.Class), millis(j.Submitted), millis(j.Ended), body}}, err
 	case c.attempt != nil:
 		a := c.attempt
 		body, err := body("attempt "+a.ID.String(), a, a.ID.Job > 0 && a.ID.Number > 0)
-		return row{func(w *writer) *sql.Stmt { return w.putAttempt }, []any{int64(a.ID.Job), a.ID.Number,
+		return row{stmt: func(w *writer) *sql.Stmt { return w.putAttempt }, args: []any{int64(a.ID.Job), a.ID.Number,
 			a.Allocation.State.Holds(), body}}, err
 	case c.event != nil:
 		e := c.event
 		body, err := body("event of job "+e.Job.String(), e, e.Job > 0)
-		return row{func(w *writer) *sql.Stmt { return w.addEvent }, []any{int64(e.Job), body}}, err
+		return row{stmt: func(w *writer) *sql.Stmt { return w.addEvent }, args: []any{int64(e.Job), body}}, err
+	case c.audit != nil:
+		return auditRow(c.audit)
 	}
 	return row{}, fmt.Errorf("empty change")
 }
@@ -83,6 +88,16 @@ func millis(t time.Time) any {
 // waits for its turn; once its turn has come, Apply returns what really happened. ErrFull says that the disk is full;
 // the store goes on working when there is space again.
 func (s *Store) Apply(ctx context.Context, changes ...Change) error {
+	return s.apply(ctx, false, changes)
+}
+
+// ApplyFact is Apply for what has happened or is being done already and can't be refused, such as the end of a program:
+// on a full disk it may use the reserve that is kept for that.
+func (s *Store) ApplyFact(ctx context.Context, changes ...Change) error {
+	return s.apply(ctx, true, changes)
+}
+
+func (s *Store) apply(ctx context.Context, fact bool, changes []Change) error {
 	rows := make([]row, len(changes))
 	for i, c := range changes {
 		var err error
@@ -96,7 +111,7 @@ func (s *Store) Apply(ctx context.Context, changes ...Change) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	if err := s.submit(ctx, func(w *writer) error { return w.put(rows) }); err != nil {
+	if err := s.hand(ctx, &write{run: func(w *writer) error { return w.put(rows) }, fact: fact, done: make(chan error, 1)}); err != nil {
 		return fmt.Errorf("store %s: %w", subject(changes[0]), err)
 	}
 	return nil
@@ -108,6 +123,8 @@ func subject(c Change) string {
 		return "job " + c.job.ID.String()
 	case c.attempt != nil:
 		return "attempt " + c.attempt.ID.String()
+	case c.audit != nil:
+		return "audit entry of " + c.audit.User.Name
 	}
 	return "event of job " + c.event.Job.String()
 }
@@ -121,43 +138,23 @@ func (s *Store) raiseCounter(to int64) {
 	}
 }
 
-// Prune deletes final jobs that hold no allocation, with their attempts and events, and keeps the newest ones. It says
-// how many it deleted, also when it fails halfway. Their ids are not used again.
-func (s *Store) Prune(ctx context.Context, keep int) (int, error) {
-	const step = 200 // so that nobody's submit waits for a long delete
-	for total := 0; ; {
-		var n int64
-		err := s.submit(ctx, func(w *writer) error {
-			res, err := w.conn.ExecContext(context.Background(), `DELETE FROM job WHERE id IN (
-				SELECT id FROM job INDEXED BY job_ended WHERE final = 1
-				AND id NOT IN (SELECT job FROM attempt WHERE holds = 1) ORDER BY id DESC LIMIT ? OFFSET ?)`, step, max(keep, 0))
-			if err != nil {
-				return err
-			}
-			n, err = res.RowsAffected()
-			return err
-		})
-		if err != nil {
-			return total, fmt.Errorf("prune ended jobs: %w", err)
-		}
-		if total += int(n); n < step {
-			return total, nil
-		}
-	}
-}
-
 // write is a call on its way to the writer.
 type write struct {
-	run  func(*writer) error
+	run func(*writer) error
+	// fact says that it may use the reserve.
+	fact bool
 	done chan error
 }
 
 // submit hands over and waits. The channel has no buffer: a call that was not taken has not begun.
 func (s *Store) submit(ctx context.Context, run func(*writer) error) error {
+	return s.hand(ctx, &write{run: run, done: make(chan error, 1)})
+}
+
+func (s *Store) hand(ctx context.Context, w *write) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w := &write{run: run, done: make(chan error, 1)}
 	select {
 	case s.writes <- w:
 		return <-w.done
@@ -197,15 +194,16 @@ func gather(first *write, waiting <-chan *write) []*write {
 
 // writer holds the only connection that writes, and its statements.
 type writer struct {
-	conn                         *sql.Conn
-	putJob, putAttempt, addEvent *sql.Stmt
-	log                          *slog.Logger
-	commits                      atomic.Int64 // transactions committed
+	conn                                   *sql.Conn
+	putJob, putAttempt, addEvent, addAudit *sql.Stmt
+	log                                    *slog.Logger
+	commits                                atomic.Int64 // transactions committed
+	reserve                                *reserve
 }
 
 // newWriter takes over the connection, also when it fails.
-func newWriter(ctx context.Context, conn *sql.Conn, o Options) (*writer, error) {
-	w := &writer{conn: conn, log: o.Log}
+func newWriter(ctx context.Context, conn *sql.Conn, r *reserve, o Options) (*writer, error) {
+	w := &writer{conn: conn, log: o.Log, reserve: r}
 	for _, s := range []struct {
 		to    **sql.Stmt
 		query string
@@ -217,6 +215,7 @@ func newWriter(ctx context.Context, conn *sql.Conn, o Options) (*writer, error) 
 			ON CONFLICT(job, number) DO UPDATE SET holds = ?3, body = ?4`},
 		{&w.addEvent, `INSERT INTO event(job, n, body)
 			SELECT ?1, coalesce(max(n), 0) + 1, ?2 FROM event WHERE job = ?1`},
+		{&w.addAudit, `INSERT INTO audit(time, uid, name, owner_uid, owner, body) VALUES (?, ?, ?, ?, ?, ?)`},
 	} {
 		var err error
 		if *s.to, err = conn.PrepareContext(ctx, s.query); err != nil {
@@ -234,7 +233,7 @@ func newWriter(ctx context.Context, conn *sql.Conn, o Options) (*writer, error) 
 // close lets go of the statements first: while one is open, SQLite keeps the connection and leaves its log behind.
 func (w *writer) close() error {
 	var errs []error
-	for _, s := range []*sql.Stmt{w.putJob, w.putAttempt, w.addEvent} {
+	for _, s := range []*sql.Stmt{w.putJob, w.putAttempt, w.addEvent, w.addAudit} {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}
@@ -249,13 +248,22 @@ func (w *writer) commit(batch []*write) {
 	if err != nil && len(batch) > 1 {
 		w.log.Warn("shared transaction failed, each call is tried alone", "calls", len(batch), "err", err)
 		for _, b := range batch {
-			b.done <- w.transaction(b)
+			b.done <- w.alone(b, w.transaction(b))
 		}
 		return
 	}
 	for _, b := range batch {
-		b.done <- err
+		b.done <- w.alone(b, err)
 	}
+	w.reserve.rebuild(err == nil)
+}
+
+// alone tries a call that failed for want of space again, for as long as it may take some of the reserve.
+func (w *writer) alone(b *write, err error) error {
+	for b.fact && errors.Is(err, ErrFull) && w.reserve.give() {
+		err = w.transaction(b)
+	}
+	return err
 }
 
 func (w *writer) transaction(batch ...*write) error {
@@ -282,7 +290,18 @@ func (w *writer) transaction(batch ...*write) error {
 
 func (w *writer) put(rows []row) error {
 	for _, r := range rows {
-		if _, err := r.stmt(w).Exec(r.args...); err != nil {
+		res, err := r.stmt(w).Exec(r.args...)
+		if err != nil {
+			return err
+		}
+		if r.after == nil {
+			continue
+		}
+		id, err := res.LastInsertId()
+		if err == nil {
+			err = r.after(w, id)
+		}
+		if err != nil {
 			return err
 		}
 	}

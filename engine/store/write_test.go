@@ -126,8 +126,8 @@ func TestFullDiskKeepsNothingAndRecovers(t *testing.T) {
 	jobs, err := s.Ended(ctx, 0, 10_000)
 	equal(t, "error", err, nil)
 	equal(t, "kept", len(jobs), kept)
-	if n, err := s.Prune(ctx, 1); err != nil || n != kept-1 {
-		t.Fatalf("pruned %d of %d, %v", n, kept, err)
+	if gone, err := s.Prune(ctx, 1); err != nil || len(gone) != kept-1 {
+		t.Fatalf("pruned %d of %d, %v", len(gone), kept, err)
 	}
 	apply(t, s, PutJob(job(s.NextJobID(), engine.Pending)))
 	equal(t, "after there was space again", len(load(t, s).Jobs), 1)

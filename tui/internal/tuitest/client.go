@@ -29,6 +29,7 @@ type Client struct {
 	snapshot  api.Snapshot
 	submitted []api.SubmitRequest
 	stopped   []Stop
+	changes   []string
 	events    chan api.WatchEvent
 	refuse    error
 	nextID    engine.JobID
@@ -36,8 +37,9 @@ type Client struct {
 
 // Stop is a cancel or a preempt that was asked for.
 type Stop struct {
-	ID  engine.JobID
-	Why engine.StopReason
+	ID   engine.JobID
+	Why  engine.StopReason
+	Note string
 }
 
 // New is a client that shows s.
@@ -151,25 +153,63 @@ func (c *Client) Show(_ context.Context, id engine.JobID) (api.JobDetail, error)
 	return api.JobDetail{}, &api.Error{Code: api.CodeNotFound, Message: fmt.Sprintf("job %s does not exist", id)}
 }
 
-func (c *Client) stop(id engine.JobID, why engine.StopReason) (api.Job, error) {
+func (c *Client) stop(id engine.JobID, why engine.StopReason, note string) (api.Job, error) {
 	c.check()
 	if c.Err != nil {
 		return api.Job{}, c.Err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.stopped = append(c.stopped, Stop{id, why})
+	c.stopped = append(c.stopped, Stop{id, why, note})
 	return api.Job{ID: id}, nil
 }
 
 // Cancel notes the call.
-func (c *Client) Cancel(_ context.Context, id engine.JobID, _ string) (api.Job, error) {
-	return c.stop(id, engine.StopCancelled)
+func (c *Client) Cancel(_ context.Context, id engine.JobID, note string) (api.Job, error) {
+	return c.stop(id, engine.StopCancelled, note)
 }
 
 // Preempt notes the call.
-func (c *Client) Preempt(_ context.Context, id engine.JobID, _ string) (api.Job, error) {
-	return c.stop(id, engine.StopPreempted)
+func (c *Client) Preempt(_ context.Context, id engine.JobID, note string) (api.Job, error) {
+	return c.stop(id, engine.StopPreempted, note)
+}
+
+func (c *Client) change(text string, a ...any) error {
+	c.check()
+	if c.Err != nil {
+		return c.Err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changes = append(c.changes, fmt.Sprintf(text, a...))
+	return nil
+}
+
+// Changes lists what was held, released, requeued and updated, as words.
+func (c *Client) Changes() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.changes...)
+}
+
+// Hold notes the call.
+func (c *Client) Hold(_ context.Context, id engine.JobID, _ string) (api.Job, error) {
+	return api.Job{ID: id, Held: true}, c.change("hold %s", id)
+}
+
+// Release notes the call.
+func (c *Client) Release(_ context.Context, id engine.JobID, _ string) (api.Job, error) {
+	return api.Job{ID: id}, c.change("release %s", id)
+}
+
+// Requeue notes the call; the job comes back as number 100.
+func (c *Client) Requeue(_ context.Context, id engine.JobID, _ string) (api.SubmitResponse, error) {
+	return api.SubmitResponse{Job: api.Job{ID: 100}}, c.change("requeue %s", id)
+}
+
+// Update notes the new class.
+func (c *Client) Update(_ context.Context, id engine.JobID, u api.UpdateRequest) (api.Job, error) {
+	return api.Job{ID: id, Class: *u.Class}, c.change("update %s to %s", id, u.Class)
 }
 
 // Logs writes Output and waits.
