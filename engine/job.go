@@ -28,6 +28,8 @@ type Mount struct {
 	Source   string `json:"source"`
 	Target   string `json:"target"`
 	ReadOnly bool   `json:"read_only,omitempty"`
+	// Optional leaves it out where the user cannot read it: a site's mounts are for who may.
+	Optional bool `json:"optional,omitempty"`
 }
 
 // Spec is what a user submits. It never changes once acknowledged, except through gputop update.

@@ -7,23 +7,26 @@ type ReasonCode string
 
 // The reasons.
 const (
-	WaitingForDevice   ReasonCode = "WaitingForDevice"   // no device that fits is free
-	WaitingForHost     ReasonCode = "WaitingForHost"     // devices fit, but host CPU or memory does not
-	BlockedByPriority  ReasonCode = "BlockedByPriority"  // it would fit, but a job ahead of it is waiting for the device
-	BlockedBySize      ReasonCode = "BlockedBySize"      // more than the box can ever give; only after devices left
-	ReasonPreparing    ReasonCode = "Preparing"          // image or mounts are being looked at
-	ReasonHeld         ReasonCode = "Held"               // by its owner or an admin
-	ReasonNotBefore    ReasonCode = "NotBefore"          // waits after a retry
-	DeviceNotAnswering ReasonCode = "DeviceNotAnswering" // cards that would do are lost or do not answer
-	DeviceUnresolvable ReasonCode = "DeviceUnresolvable" // no container can be given the card: its CDI spec is missing or stale
-	DevicesUnknown     ReasonCode = "DevicesUnknown"     // no sample of the GPUs yet, or none at all
-	AgentUnavailable   ReasonCode = "AgentUnavailable"   // the owner's agent or Podman does not answer
+	WaitingForDevice     ReasonCode = "WaitingForDevice"     // no device that fits is free
+	WaitingForHost       ReasonCode = "WaitingForHost"       // devices fit, but host CPU or memory does not
+	BlockedByPriority    ReasonCode = "BlockedByPriority"    // it would fit, but a job ahead of it is waiting for the device
+	BlockedBySize        ReasonCode = "BlockedBySize"        // more than the box can ever give; only after devices left
+	ReasonPreparing      ReasonCode = "Preparing"            // image or mounts are being looked at
+	ReasonHeld           ReasonCode = "Held"                 // by its owner or an admin
+	ReasonNotBefore      ReasonCode = "NotBefore"            // waits after a retry
+	DeviceNotAnswering   ReasonCode = "DeviceNotAnswering"   // cards that would do are lost or do not answer
+	DeviceUnresolvable   ReasonCode = "DeviceUnresolvable"   // no container can be given the card: its CDI spec is missing or stale
+	DevicesUnknown       ReasonCode = "DevicesUnknown"       // no sample of the GPUs yet, or none at all
+	OverQuota            ReasonCode = "OverQuota"            // its owner, or a group of theirs, holds as much as they may
+	BlockedByReservation ReasonCode = "BlockedByReservation" // cards that would do are promised to others for a time
+	DeviceDraining       ReasonCode = "DeviceDraining"       // cards that would do are given to no new job
+	AgentUnavailable     ReasonCode = "AgentUnavailable"     // the owner's agent or Podman does not answer
 )
 
 // Reason is why a job waits.
 type Reason struct {
 	Code ReasonCode `json:"code"`
-	// Needed and Free are devices, or bytes where Unit is "bytes".
+	// Needed and Free are what Unit says: devices, bytes, cores, jobs, or thousandths of a GPU.
 	Needed int64  `json:"needed,omitempty"`
 	Free   int64  `json:"free,omitempty"`
 	Unit   string `json:"unit,omitempty"`

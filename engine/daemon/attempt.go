@@ -303,7 +303,7 @@ func (a *attempt) doubted() *engine.Ending {
 
 // overdue says whether the program should have ended that long ago.
 func (a *attempt) overdue(by time.Duration) bool {
-	return a.stopSent != 0 && a.d.o.System.Boottime()-a.stopSent > (a.d.o.Policy.StopGrace+by).Nanoseconds()
+	return a.stopSent != 0 && a.d.o.System.Boottime()-a.stopSent > (a.d.policy().StopGrace+by).Nanoseconds()
 }
 
 // kill ends the container's first process, and with it all of them, without the agent, which has had its time.
@@ -340,7 +340,7 @@ func (a *attempt) sendStop(ctx context.Context) *engine.Ending {
 		actx, cancel := context.WithTimeout(ctx, callTimeout)
 		l, err := a.d.agents.get(actx, a.user)
 		if err == nil {
-			err = l.call(actx, agentrpc.MethodStop, agentrpc.StopArgs{Ref: a.ref(), Signal: "SIGTERM", Grace: a.d.o.Policy.StopGrace}, nil)
+			err = l.call(actx, agentrpc.MethodStop, agentrpc.StopArgs{Ref: a.ref(), Signal: "SIGTERM", Grace: a.d.policy().StopGrace}, nil)
 		}
 		cancel()
 		if err == nil || agentrpc.CodeOf(err) == agentrpc.CodeNotFound {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gputop/cdi"
@@ -94,6 +95,10 @@ type Daemon struct {
 	unsaved map[engine.JobID]bool
 	// applyFact is the store's; tests let it fail.
 	applyFact func(context.Context, ...store.Change) error
+	// current is the policy in force; people are the owners of live jobs, and asking that their groups are being read.
+	current atomic.Pointer[Policy]
+	people  map[uint32]*person
+	asking  bool
 	// specsAt is when the cards' specs were looked at last, and specsBusy that they are being looked at.
 	specsAt   int64
 	specsBusy bool
@@ -120,6 +125,8 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	d.agents = newAgents(d)
 	d.images = newImageCache(o.System.Now)
 	d.unsaved, d.applyFact = map[engine.JobID]bool{}, o.Store.ApplyFact
+	d.people = map[uint32]*person{}
+	d.current.Store(&o.Policy)
 	d.queue, d.told = newQueue(), &told{at: map[toldKey]time.Time{}}
 	return d, nil
 }
@@ -222,6 +229,7 @@ func (d *Daemon) tick() {
 	d.prepareSome()
 	d.agents.reap()
 	d.checkSpecs()
+	d.askGroups()
 	if d.state.queued > 0 {
 		d.queue.kick()
 	}

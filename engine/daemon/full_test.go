@@ -131,7 +131,7 @@ func TestRetention(t *testing.T) {
 	run := b.submit(spec(engine.Medium, "run"))
 	b.untilState(run, engine.Running)
 	b.agent.keeps(ended[0], ended[1], ended[2], run, 77)
-	b.d.o.Policy.KeepEnded, b.d.o.Policy.KeepLogs = 2, 0
+	b.d.policy().KeepEnded, b.d.policy().KeepLogs = 2, 0
 	b.d.retainOnce(t.Context())
 	if got, want := b.agent.has(), []engine.JobID{ended[1], ended[2], run}; !slices.Equal(got, want) {
 		t.Errorf("the agent keeps %v, want %v", got, want)
@@ -148,7 +148,7 @@ func TestRetention(t *testing.T) {
 	// An agent that is away is told when it comes, and is not started for it.
 	b.agent.goAway(b)
 	starts := b.agent.called(agentrpc.MethodKept)
-	b.d.o.Policy.KeepEnded, b.d.o.Policy.KeepLogs = 0, time.Nanosecond
+	b.d.policy().KeepEnded, b.d.policy().KeepLogs = 0, time.Nanosecond
 	b.d.retainOnce(t.Context())
 	if n := b.agent.called(agentrpc.MethodKept); n != starts {
 		t.Errorf("the agent was asked %d times while it was away", n-starts)

@@ -24,7 +24,7 @@ func (a *attempt) containerSpec(l *link) (agentrpc.ContainerSpec, error) {
 		Env: map[string]string{}, Workdir: a.spec.Workdir, Mounts: a.spec.Mounts,
 		HostEnv: prof.HostEnv && a.spec.Image == "", MountHome: prof.MountHome, Caches: prof.Caches, Network: prof.Network,
 		CPUs: a.rec.Allocation.CPUs, Memory: a.rec.Allocation.Memory, ShmSize: a.rec.Allocation.Memory / 2,
-		Output: expandOutput(a.spec.Output, a.id), LogLimit: a.d.o.Policy.LogLimit,
+		Output: expandOutput(a.spec.Output, a.id), LogLimit: a.d.policy().LogLimit,
 	}
 	maps.Copy(s.Env, prof.Env)
 	maps.Copy(s.Env, a.spec.CallerEnv)

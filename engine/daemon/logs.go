@@ -47,7 +47,7 @@ func (d *Daemon) Logs(ctx context.Context, c api.Caller, id engine.JobID, o api.
 		if err != nil {
 			return err
 		}
-		if keep := d.o.Policy.KeepLogs; !found && keep > 0 && !j.Ended.IsZero() && d.o.System.Now().Sub(j.Ended) > keep {
+		if keep := d.policy().KeepLogs; !found && keep > 0 && !j.Ended.IsZero() && d.o.System.Now().Sub(j.Ended) > keep {
 			return &api.Error{Code: api.CodeNotFound, Message: fmt.Sprintf("the output of job %s is gone: it was kept for %s after the job's end", id, days(keep))}
 		}
 		if !o.Follow || o.Attempt != 0 {
@@ -136,7 +136,7 @@ func (d *Daemon) attemptLog(ctx context.Context, owner engine.User, id engine.At
 			return false, &api.Error{Code: api.CodeUnavailable, Message: fmt.Sprintf("the output of job %s cannot be read now: %v", id.Job, err)}
 		}
 		if chunk.Dropped {
-			notice := agentrpc.DroppedLine(d.o.Policy.LogLimit)
+			notice := agentrpc.DroppedLine(d.policy().LogLimit)
 			if open {
 				notice = "\n" + notice
 			}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"gputop/engine"
+	"gputop/engine/quota"
 	"gputop/engine/scheduler"
 )
 
@@ -14,6 +15,11 @@ type Policy struct {
 	TimeLimit time.Duration
 	// StopGrace is how long a program has between the polite signal and the kill.
 	StopGrace time.Duration
+	// People are the rules for users and groups; what they do not speak of is as above and below.
+	People quota.Policy
+	// Preemptible are the classes of which a running job gives way to a waiting one of a higher class, when somebody who
+	// may use that asks for it.
+	Preemptible []engine.Class
 	// MaxPending is how many jobs one user may have waiting.
 	MaxPending int
 	// AdminGroup is the Unix group whose members may act on everybody's jobs; root always may.
@@ -31,7 +37,7 @@ type Policy struct {
 func DefaultPolicy() Policy {
 	return Policy{
 		Profile: "host-env", Class: engine.Medium, TimeLimit: 24 * time.Hour, StopGrace: 30 * time.Second,
-		MaxPending: 20000, AdminGroup: "gputop-admin", Scheduler: scheduler.DefaultPolicy(),
+		MaxPending: 20000, Preemptible: []engine.Class{engine.Low}, AdminGroup: "gputop-admin", Scheduler: scheduler.DefaultPolicy(),
 		LogLimit: 1 << 30, KeepEnded: 5000, KeepLogs: 30 * 24 * time.Hour,
 	}
 }

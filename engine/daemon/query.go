@@ -15,9 +15,10 @@ import (
 
 // Info says who answers, and what a submit form starts with.
 func (d *Daemon) Info(c api.Caller) api.Info {
-	p := d.o.Policy
+	p := d.policy()
+	class, limit := d.callerTerms(c).Default()
 	i := api.Info{API: api.Version, Version: d.o.Version, Mode: string(d.o.Mode), Host: d.o.Host, PID: os.Getpid(),
-		Caller: c.User, Admin: c.Admin, Defaults: api.Defaults{Profile: p.Profile, Class: p.Class, GPUs: 1, TimeLimit: p.TimeLimit}}
+		Caller: c.User, Admin: c.Admin, Defaults: api.Defaults{Profile: p.Profile, Class: class, GPUs: 1, TimeLimit: limit}}
 	list, err := profiles.Builtin()
 	if err != nil {
 		d.log.Error("profiles not readable", "err", err)

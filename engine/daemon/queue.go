@@ -42,7 +42,7 @@ func (d *Daemon) plan() {
 	}
 	began := time.Now()
 	now := d.o.System.Now()
-	p := scheduler.Compute(d.snapshot(), d.o.Policy.Scheduler, now)
+	p := scheduler.Compute(d.snapshot(), d.policy().Scheduler, now)
 	for _, s := range p.Start {
 		d.applyStart(s)
 	}
@@ -75,22 +75,33 @@ func (d *Daemon) takeReason(id engine.JobID, position int, reasons map[engine.Jo
 
 // snapshot is the state in the scheduler's words.
 func (d *Daemon) snapshot() scheduler.Snapshot {
-	s := d.heldSnapshot()
+	var b books
+	s := d.heldIn(&b)
 	for _, e := range d.state.jobs {
 		if e.job.State.Queued() {
-			s.Pending = append(s.Pending, pendingOf(e))
+			s.Pending = append(s.Pending, d.pendingOf(e, &b))
 		}
 	}
+	s.Accounts = b.list
 	return s
 }
 
 // heldSnapshot is the snapshot without the queue: what there is and who holds it.
 func (d *Daemon) heldSnapshot() scheduler.Snapshot {
+	var b books
+	s := d.heldIn(&b)
+	s.Accounts = b.list
+	return s
+}
+
+func (d *Daemon) heldIn(b *books) scheduler.Snapshot {
 	s := scheduler.Snapshot{HostCPUs: d.o.System.CPUs, HostMemory: d.o.System.Memory}
 	s.Devices, s.DevicesKnown = d.schedulable()
 	for _, a := range d.state.sortedAttempts() {
 		if e := d.state.jobs[a.ID.Job]; e != nil && a.Allocation.State.Holds() {
-			s.Held = append(s.Held, d.heldBy(e, a))
+			h := d.heldBy(e, a)
+			h.Accounts, _ = d.accountsOf(b, e.job.Owner)
+			s.Held = append(s.Held, h)
 		}
 	}
 	return s
@@ -115,10 +126,12 @@ func (d *Daemon) heldBy(e *entry, a *engine.Attempt) scheduler.Held {
 	return h
 }
 
-func pendingOf(e *entry) scheduler.Pending {
+func (d *Daemon) pendingOf(e *entry, b *books) scheduler.Pending {
 	j := &e.job
 	p := scheduler.Pending{Job: j.ID, Owner: j.Owner.UID, Class: j.Spec.Class, Queued: j.Queued, Request: j.Spec.Request,
 		TimeLimit: j.Spec.TimeLimit, NotBefore: j.NotBefore}
+	var known bool
+	p.Accounts, known = d.accountsOf(b, j.Owner)
 	switch {
 	case j.Held:
 		p.Wait = engine.ReasonHeld
@@ -129,6 +142,8 @@ func pendingOf(e *entry) scheduler.Pending {
 		p.Wait, p.WaitDetail = engine.AgentUnavailable, e.away
 	case !j.Prepared || j.State == engine.Preparing:
 		p.Wait = engine.ReasonPreparing
+	case !known:
+		p.Wait, p.WaitDetail = engine.OverQuota, "the groups of "+j.Owner.Name+" are not known yet"
 	}
 	return p
 }
@@ -141,7 +156,11 @@ func (d *Daemon) applyStart(s scheduler.Start) {
 		return
 	}
 	alloc := s.Allocation
-	if !scheduler.StillFits(d.heldSnapshot(), alloc, d.o.Policy.Scheduler) {
+	var b books
+	now := d.heldIn(&b)
+	j := d.pendingOf(e, &b)
+	now.Accounts = b.list
+	if !scheduler.StillFits(now, j, alloc, d.policy().Scheduler, d.o.System.Now()) {
 		d.log.Warn("planned start does not fit any more", "job", s.Job)
 		return
 	}

@@ -28,7 +28,7 @@ func (d *Daemon) retain(ctx context.Context) {
 // retainOnce marks and deletes in the store, and has the agents that are there do the same with logs and checkpoints.
 // No agent is started for that: the store remembers until one comes for a job.
 func (d *Daemon) retainOnce(ctx context.Context) {
-	if keep := d.o.Policy.KeepLogs; keep > 0 {
+	if keep := d.policy().KeepLogs; keep > 0 {
 		gone, err := d.store.ExpireLogs(ctx, d.o.System.Now().Add(-keep))
 		if err != nil && ctx.Err() == nil {
 			d.log.Error("old logs not let go", "err", err)
@@ -37,7 +37,7 @@ func (d *Daemon) retainOnce(ctx context.Context) {
 			d.log.Info("logs and checkpoints of old jobs may go", "jobs", len(gone), "older than", keep)
 		}
 	}
-	if keep := d.o.Policy.KeepEnded; keep > 0 {
+	if keep := d.policy().KeepEnded; keep > 0 {
 		gone, err := d.store.Prune(ctx, keep)
 		if err != nil && ctx.Err() == nil {
 			d.log.Error("ended jobs not pruned", "err", err)

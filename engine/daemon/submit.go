@@ -13,6 +13,7 @@ import (
 	"gputop/engine/agentrpc"
 	"gputop/engine/api"
 	"gputop/engine/draft"
+	"gputop/engine/quota"
 	"gputop/engine/store"
 	"gputop/profiles"
 )
@@ -88,7 +89,8 @@ func (d *Daemon) complete(c api.Caller, s engine.Spec) (engine.Spec, error) {
 		return s, &refusal{action: actSubmit, err: &api.Error{Code: api.CodeForbidden, Message: "root cannot submit jobs: containers run as the submitting user, and never as root",
 			Hint: "Submit from an ordinary account, for example with: runuser -u NAME -- gputop submit ..."}}
 	}
-	p := d.o.Policy
+	p, terms := d.policy(), d.callerTerms(c)
+	class, limit := terms.Default()
 	if s.Profile == "" {
 		s.Profile = p.Profile
 		if s.Image != "" {
@@ -96,7 +98,7 @@ func (d *Daemon) complete(c api.Caller, s engine.Spec) (engine.Spec, error) {
 		}
 	}
 	if s.Class == 0 {
-		s.Class = p.Class
+		s.Class = class
 	}
 	if s.Class == engine.Critical {
 		if err := permit(c, actCritical, &engine.Job{Owner: c.User}, ""); err != nil {
@@ -104,7 +106,10 @@ func (d *Daemon) complete(c api.Caller, s engine.Spec) (engine.Spec, error) {
 		}
 	}
 	if s.TimeLimit == 0 {
-		s.TimeLimit = p.TimeLimit
+		s.TimeLimit = limit
+	}
+	if err := d.granted(c, terms, s); err != nil {
+		return s, err
 	}
 	prof, err := profiles.Get(s.Profile)
 	if err != nil {
@@ -119,11 +124,27 @@ func (d *Daemon) complete(c api.Caller, s engine.Spec) (engine.Spec, error) {
 	if !prof.HostEnv {
 		s.CallerEnv = nil
 	}
+	s = withMounts(s, terms)
 	if err := draft.CheckSpec(s); err != nil {
 		return s, invalid(err)
 	}
 	s.Env = maps.Clone(s.Env)
 	return s, nil
+}
+
+// granted refuses a class, a time limit or an image that the rules do not give the caller. Classes and time limits of an
+// admin have no end.
+func (d *Daemon) granted(c api.Caller, terms quota.Terms, s engine.Spec) error {
+	if !c.Admin && !terms.MayUse(s.Class) {
+		return &refusal{action: actSubmit, owner: c.User, err: classRefused(terms, s.Class)}
+	}
+	if err := imageRefused(terms, s.Image); err != nil {
+		return &refusal{action: actSubmit, owner: c.User, err: err}
+	}
+	if c.Admin {
+		return nil
+	}
+	return limitRefused(terms, s.TimeLimit)
 }
 
 func invalid(err error) error { return &api.Error{Code: api.CodeInvalid, Message: err.Error()} }
@@ -138,12 +159,16 @@ func (d *Daemon) admissible(ctx context.Context, c api.Caller, s engine.Spec) er
 		}
 	}
 	derr := d.do(ctx, func() {
-		if n := d.state.pending[c.UID]; n >= d.o.Policy.MaxPending {
-			err = &api.Error{Code: api.CodeTooMany, Message: fmt.Sprintf("you have %d jobs waiting, the most allowed is %d", n, d.o.Policy.MaxPending),
+		d.meet(c)
+		terms := d.callerTerms(c)
+		if n := d.state.pending[c.UID]; n >= *terms.MaxPending {
+			err = &api.Error{Code: api.CodeTooMany, Message: fmt.Sprintf("you have %d jobs waiting, the most allowed is %d", n, *terms.MaxPending),
 				Hint: "Wait until some have run, or cancel some."}
 			return
 		}
-		err = d.canServe(s.Request)
+		if err = d.canServe(s.Request); err == nil {
+			err = d.withinQuota(c.Name, terms, s.Request)
+		}
 	})
 	if derr != nil {
 		return derr

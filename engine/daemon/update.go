@@ -104,10 +104,8 @@ func (d *Daemon) update(e *entry, c api.Caller, u api.UpdateRequest) error {
 	if err := draft.CheckSpec(is); err != nil {
 		return invalid(err)
 	}
-	if is.Request != was.Request {
-		if err := d.canServe(is.Request); err != nil {
-			return err
-		}
+	if err := d.allowed(e, c, was, is); err != nil {
+		return err
 	}
 	text := differences(was, is)
 	return d.saved(d.transact(e.job.ID, 0, func(ch *change) error {
@@ -118,6 +116,31 @@ func (d *Daemon) update(e *entry, c api.Caller, u api.UpdateRequest) error {
 		}
 		return nil
 	}))
+}
+
+// allowed refuses what the box can never give, or the rules for the job's owner do not.
+func (d *Daemon) allowed(e *entry, c api.Caller, was, is engine.Spec) error {
+	if e.job.Owner.Is(c.User) {
+		d.meet(c)
+	}
+	terms, _ := d.termsOf(e.job.Owner)
+	if is.Request != was.Request {
+		if err := d.canServe(is.Request); err != nil {
+			return err
+		}
+		if err := d.withinQuota(e.job.Owner.Name, terms, is.Request); err != nil {
+			return err
+		}
+	}
+	switch {
+	case c.Admin:
+		return nil
+	case is.Class != was.Class && !terms.MayUse(is.Class):
+		return &refusal{action: actClass, job: e.job.ID, owner: e.job.Owner, err: classRefused(terms, is.Class)}
+	case is.TimeLimit > was.TimeLimit:
+		return limitRefused(terms, is.TimeLimit)
+	}
+	return nil
 }
 
 // mayUpdate says which permissions the change takes, and refuses what the caller or the job's state does not allow. It

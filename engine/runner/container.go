@@ -159,6 +159,7 @@ func (a *Agent) adopt(c agentrpc.ContainerSpec, d inspected) (agentrpc.Container
 
 // plan gathers what decides about a container, and checks again what may have changed since it was prepared.
 func (a *Agent) plan(ctx context.Context, c agentrpc.ContainerSpec) (plan, error) {
+	c.Mounts = present(c.Mounts)
 	p := plan{spec: c, user: a.user, runtime: a.recentRuntime(ctx), host: a.host, checkpoints: a.checkpointDir(c.Attempt.Job)}
 	if pr := p.runtime.Problem; pr != nil {
 		return p, &agentrpc.Error{Code: agentrpc.CodeUnavailable, Message: pr.Message + " (" + pr.Fix + ")"}

@@ -38,6 +38,17 @@ func checkMounts(workdir string, mounts []engine.Mount) error {
 	return nil
 }
 
+// present leaves out the optional mounts that are not there for this user.
+func present(mounts []engine.Mount) []engine.Mount {
+	kept := make([]engine.Mount, 0, len(mounts))
+	for _, m := range mounts {
+		if !m.Optional || checkSource("mount", m.Source) == nil {
+			kept = append(kept, m)
+		}
+	}
+	return kept
+}
+
 func checkSource(what, path string) error {
 	if !filepath.IsAbs(path) {
 		return invalid("%s %q: give an absolute path", what, path)

@@ -92,6 +92,7 @@ func (a *Agent) prepare(ctx context.Context, p agentrpc.PrepareArgs) (agentrpc.I
 
 // check looks, as the user, at what a job wants of the host: what cannot be is refused before it waits.
 func (a *Agent) check(_ context.Context, p agentrpc.PrepareArgs) (none, error) {
+	p.Mounts = present(p.Mounts)
 	if err := checkMounts(p.Workdir, p.Mounts); err != nil {
 		return nil, err
 	}

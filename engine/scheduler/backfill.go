@@ -27,11 +27,13 @@ type reservation struct {
 	later *capacity
 	// place marks the cards it would get there.
 	place []bool
+	// visit is the blocked job's own look at the box, from now.
+	visit visit
 }
 
 // reserve finds when a blocked job can start. The job must fit once every allocation has ended.
 func reserve(job engine.JobID, r engine.Request, bare, now *capacity, spans []span) *reservation {
-	rv := &reservation{job: job, req: r, bare: bare, now: now, later: now.clone()}
+	rv := &reservation{job: job, req: r, bare: bare, now: now, later: now.clone(), visit: now.visit}
 	spans = slices.Clone(spans)
 	slices.SortStableFunc(spans, func(a, b span) int {
 		switch ua, ub := a.end.IsZero(), b.end.IsZero(); {
@@ -50,6 +52,9 @@ func reserve(job engine.JobID, r engine.Request, bare, now *capacity, spans []sp
 			rv.later.remove(spans[i].claim)
 		}
 		rv.shadow = end
+		if end.After(rv.visit.now) {
+			rv.later.visit = rv.visit.at(end)
+		}
 	}
 	rv.mark()
 	return rv
@@ -90,16 +95,18 @@ func (rv *reservation) endsInTime(end time.Time) bool {
 
 // outOfReach says whether a claim takes nothing that the blocked job could use once other jobs end.
 func (rv *reservation) outOfReach(cl claim) bool {
-	part := rv.bare.wholePart(rv.req.GPUs)
-	for i := range rv.bare.cards {
-		d := &rv.bare.cards[i]
+	bare := *rv.bare // as the blocked job sees it
+	bare.visit = rv.visit
+	part := bare.wholePart(rv.req.GPUs)
+	for i := range bare.cards {
+		d := &bare.cards[i]
 		need := shareNeed(rv.req, d)
-		reach := rv.req.GPUs > 0 && rv.bare.wholeFree(d) || rv.req.IsShare() && rv.bare.shareFits(d, need)
+		reach := rv.req.GPUs > 0 && bare.wholeFree(d) || rv.req.IsShare() && bare.shareFits(d, need)
 		if reach && cl.on(i) {
 			return false
 		}
 		if reach && rv.req.IsShare() {
-			part = max(part, rv.bare.part(need, d))
+			part = max(part, bare.part(need, d))
 		}
 	}
 	_, least := rv.now.hostNeed(rv.req, part)

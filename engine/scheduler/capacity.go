@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"time"
 
 	"gputop/engine"
 )
@@ -42,6 +43,25 @@ type capacity struct {
 	total     host   // 0: unknown, not limited
 	used      host
 	threshold engine.Bytes
+	// windows says that any card is promised to people; visit is for whom, and when, the box is looked at.
+	windows bool
+	visit   visit
+}
+
+// visit is a job that looks for a place: cards that are promised to others in its time are shut to it.
+type visit struct {
+	who uint32
+	// now is when it would start and end when it is over at the latest; zero when unknown.
+	now, end time.Time
+}
+
+// at is the visit moved to another start.
+func (v visit) at(t time.Time) visit {
+	if !v.end.IsZero() {
+		v.end = t.Add(v.end.Sub(v.now))
+	}
+	v.now = t
+	return v
 }
 
 func newCapacity(s Snapshot, p Policy) *capacity {
@@ -52,6 +72,7 @@ func newCapacity(s Snapshot, p Policy) *capacity {
 		if d.Unavailable != engine.BlockedBySize {
 			c.suitable++
 		}
+		c.windows = c.windows || len(d.Windows) > 0
 	}
 	slices.SortFunc(c.cards, func(a, b card) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID))
@@ -105,14 +126,27 @@ func (c *capacity) change(cl claim, sign int) {
 	}
 }
 
+// shut is the window that keeps a card from the visit; nil when none does.
+func (c *capacity) shut(d *card) *Window {
+	for i := range d.Windows {
+		if w := &d.Windows[i]; w.shuts(c.visit.who, c.visit.now, c.visit.end) {
+			return w
+		}
+	}
+	return nil
+}
+
+// open says whether anything of the visit could be put on a card.
+func (c *capacity) open(d *card) bool { return d.usable() && c.shut(d) == nil }
+
 // wholeFree says whether a card can be given whole.
 func (c *capacity) wholeFree(d *card) bool {
-	return d.usable() && d.grants == 0 && d.Foreign <= c.threshold
+	return c.open(d) && d.grants == 0 && d.Foreign <= c.threshold
 }
 
 // shareFits says whether a share of so many bytes fits on a card.
 func (c *capacity) shareFits(d *card, need engine.Bytes) bool {
-	return d.usable() && d.wholes == 0 && need > 0 && need <= d.free()
+	return c.open(d) && d.wholes == 0 && need > 0 && need <= d.free()
 }
 
 // hostFree is what is left of the host; without a known total there is no end to it.

@@ -18,8 +18,10 @@ var epoch = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 //
 //	host 16 64                  cores and memory; without it the host is not limited
 //	gpu 0 40 [foreign=2] [busy] [away] [mig]
-//	held 1 0=40w,1=10 [end=2h] [stopping] [releasing] [actual=0:12] [cpus=4] [mem=8]
-//	job 7 medium gpus=1|mem=10|frac=0.5 [limit=1h] [age=3h] [cpus=2] [ram=4] [wait=Held] [after=1h]
+//	account 0 [gpus=2] [jobs=3] [cpus=4] [ram=8]
+//	window 0 course from=1h to=3h for=7,8     on card 0; for nobody it is a drain
+//	held 1 0=40w,1=10 [end=2h] [stopping] [releasing] [actual=0:12] [cpus=4] [mem=8] [acc=0,1]
+//	job 7 medium gpus=1|mem=10|frac=0.5 [limit=1h] [age=3h] [cpus=2] [ram=4] [wait=Held] [after=1h] [of=7] [acc=0,1]
 func box(t testing.TB, text string) Snapshot {
 	t.Helper()
 	s := Snapshot{DevicesKnown: true}
@@ -40,6 +42,11 @@ func box(t testing.TB, text string) Snapshot {
 			s.DevicesKnown = false
 		case "gpu":
 			s.Devices = append(s.Devices, gpuLine(t, f, opt))
+		case "account":
+			s.Accounts = append(s.Accounts, accountLine(t, f, opt))
+		case "window":
+			i := slices.IndexFunc(s.Devices, func(d Device) bool { return d.ID == device(f[1]) })
+			s.Devices[i].Windows = append(s.Devices[i].Windows, windowLine(t, f, opt))
 		case "held":
 			s.Held = append(s.Held, heldLine(t, s, f, opt))
 		case "job":
@@ -65,6 +72,47 @@ func gpuLine(t testing.TB, f []string, opt map[string]string) Device {
 	return d
 }
 
+func accountLine(t testing.TB, f []string, opt map[string]string) Account {
+	a := Account{Name: "account " + f[1]}
+	for key, v := range opt {
+		switch key {
+		case "gpus":
+			a.Quota.GPUs = ref(num(t, v))
+		case "jobs":
+			a.Quota.Jobs = ref(int(num(t, v)))
+		case "cpus":
+			a.Quota.CPUs = ref(engine.CPUs(num(t, v)))
+		case "ram":
+			a.Quota.Memory = ref(gib(t, v))
+		}
+	}
+	return a
+}
+
+func windowLine(t testing.TB, f []string, opt map[string]string) Window {
+	w := Window{Name: f[2], From: epoch.Add(dur(t, opt["from"])), For: map[uint32]bool{}}
+	if v, ok := opt["to"]; ok {
+		w.To = epoch.Add(dur(t, v))
+	}
+	for _, who := range ints(t, opt["for"]) {
+		w.For[uint32(who)] = true
+	}
+	return w
+}
+
+func ref[T any](v T) *T { return &v }
+
+func ints(t testing.TB, s string) (out []int) {
+	t.Helper()
+	if s == "" {
+		return nil
+	}
+	for f := range strings.SplitSeq(s, ",") {
+		out = append(out, int(num(t, f)))
+	}
+	return out
+}
+
 func heldLine(t testing.TB, s Snapshot, f []string, opt map[string]string) Held {
 	h := Held{Job: engine.JobID(num(t, f[1])), Actual: map[engine.DeviceID]engine.Bytes{}}
 	h.Allocation = engine.Allocation{State: engine.Active, CPUs: engine.CPUs(num(t, opt["cpus"])), Memory: gib(t, opt["mem"])}
@@ -83,6 +131,7 @@ func heldLine(t testing.TB, s Snapshot, f []string, opt map[string]string) Held 
 		h.Allocation.State = engine.Releasing
 	}
 	_, h.Stopping = opt["stopping"]
+	h.Accounts = ints(t, opt["acc"])
 	if index, amount, ok := strings.Cut(opt["actual"], ":"); ok {
 		h.Actual[device(index)] = gib(t, amount)
 	}
@@ -98,6 +147,7 @@ func jobLine(t testing.TB, f []string, opt map[string]string) Pending {
 		TimeLimit: dur(t, opt["limit"]), Wait: engine.ReasonCode(opt["wait"])}
 	j.Request = engine.Request{GPUs: int(num(t, opt["gpus"])), GPUMemory: gib(t, opt["mem"]),
 		GPUFraction: engine.Fraction(num(t, opt["frac"])), CPUs: engine.CPUs(num(t, opt["cpus"])), Memory: gib(t, opt["ram"])}
+	j.Owner, j.Accounts = uint32(num(t, opt["of"])), ints(t, opt["acc"])
 	if v, ok := opt["after"]; ok {
 		j.NotBefore = epoch.Add(dur(t, v))
 	}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"gputop/engine"
 )
@@ -23,9 +24,13 @@ func Fits(s Snapshot, r engine.Request, p Policy) (engine.Allocation, engine.Rea
 }
 
 // StillFits says whether exactly this allocation, which a plan proposed, can be granted on the box as it is. What was
-// granted before it has to be in s.Held.
-func StillFits(s Snapshot, a engine.Allocation, p Policy) bool {
+// granted before it has to be in s.Held. Of the job, its owner, time limit and accounts count.
+func StillFits(s Snapshot, j Pending, a engine.Allocation, p Policy, now time.Time) bool {
 	c := capacityOf(s, p)
+	c.visit = visit{who: j.Owner, now: now, end: endAfter(now, j.TimeLimit)}
+	if _, over := newLedger(&s).over(j.Accounts, amountOf(a)); over {
+		return false
+	}
 	cl := c.claimOf(a, nil)
 	if len(cl.cards) != len(a.Grants) || !cl.within(c.hostFree()) {
 		return false

@@ -16,7 +16,7 @@ func TestFits(t *testing.T) {
 	if got := showAllocation(a); !ok || got != " 1=40GiB*" || a.State != engine.Granted {
 		t.Fatalf("got %v %q %q", ok, got, a.State)
 	}
-	if !StillFits(s, a, DefaultPolicy()) {
+	if !StillFits(s, Pending{}, a, DefaultPolicy(), epoch) {
 		t.Error("what Fits gives does not still fit")
 	}
 	_, why, ok := Fits(s, engine.Request{GPUs: 2}, DefaultPolicy())
@@ -24,7 +24,7 @@ func TestFits(t *testing.T) {
 		t.Errorf("got %v %q", ok, got)
 	}
 	s.Held = append(s.Held, Held{Job: 1, Allocation: a})
-	if StillFits(s, a, DefaultPolicy()) {
+	if StillFits(s, Pending{}, a, DefaultPolicy(), epoch) {
 		t.Error("the same card was given twice")
 	}
 	s.DevicesKnown = false
@@ -65,7 +65,7 @@ func TestStillFits(t *testing.T) {
 		{"too many cores", engine.Allocation{CPUs: 4.001}, false},
 		{"too much memory", engine.Allocation{Memory: 8*engine.GiB + 1}, false},
 	} {
-		if got := StillFits(s, c.a, DefaultPolicy()); got != c.want {
+		if got := StillFits(s, Pending{}, c.a, DefaultPolicy(), epoch); got != c.want {
 			t.Errorf("%s: got %v", c.name, got)
 		}
 	}

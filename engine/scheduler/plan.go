@@ -20,6 +20,7 @@ func Compute(s Snapshot, p Policy, now time.Time) Plan {
 			plan.Reasons[j.Job] = why
 			continue
 		}
+		pl.visit(j)
 		cl, why, ok := pl.decide(j)
 		if !ok {
 			plan.Reasons[j.Job] = why
@@ -39,6 +40,7 @@ type planner struct {
 	bare  *capacity // the box with no job on it
 	box   *capacity // and as it is, with what this plan starts
 	spans []span
+	books *ledger
 	// gpu and plain keep the place of the first blocked job with and without a GPU.
 	gpu, plain *reservation
 	depth      int // GPU jobs tried behind gpu
@@ -50,11 +52,13 @@ type planner struct {
 type size struct {
 	request engine.Request
 	limit   time.Duration
+	// owner counts where cards are promised to people; else it is 0.
+	owner uint32
 }
 
 func newPlanner(s *Snapshot, p Policy, now time.Time) *planner {
 	pl := &planner{s: s, p: p, now: now, bare: newCapacity(*s, p), box: newCapacity(*s, p),
-		refused: map[size]*reservation{}}
+		refused: map[size]*reservation{}, books: newLedger(s)}
 	for i := range s.Held {
 		h := &s.Held[i]
 		cl := pl.box.claimOf(h.Allocation, h.Actual)
@@ -87,10 +91,23 @@ func (pl *planner) notReady(j *Pending) (engine.Reason, bool) {
 	return engine.Reason{}, false
 }
 
+// visit has the box looked at for a job.
+func (pl *planner) visit(j *Pending) {
+	v := visit{who: j.Owner, now: pl.now, end: pl.endOf(j)}
+	pl.box.visit, pl.bare.visit = v, v
+}
+
 // decide finds a job's place, or says why there is none and keeps one for it if it is the first to wait.
 func (pl *planner) decide(j *Pending) (claim, engine.Reason, bool) {
 	r, gpu := j.Request, j.Request.WantsGPU()
+	// Who has their quota in use waits for their own jobs: nothing is kept for them, and nobody waits behind them.
+	if why, over := pl.books.over(j.Accounts, pl.leastOf(r)); over {
+		return claim{}, why, false
+	}
 	if !pl.box.room(r) {
+		if why, shut := pl.box.promised(r); shut {
+			return claim{}, why, false
+		}
 		why := pl.box.reason(r)
 		first := &pl.plain
 		if gpu {
@@ -110,15 +127,18 @@ func (pl *planner) decide(j *Pending) (claim, engine.Reason, bool) {
 		}
 	}
 	if pl.gpu == nil && pl.plain == nil {
-		cl, ok := pl.box.place(r, nil, nil)
-		return cl, engine.Reason{}, ok
+		cl, ok := pl.box.place(r, nil, func(cl claim) bool { return pl.inQuota(j, cl) })
+		if !ok {
+			return cl, pl.quotaReason(j), false
+		}
+		return cl, engine.Reason{}, true
 	}
 	return pl.backfill(j)
 }
 
 // backfill finds a place that keeps to the reservations.
 func (pl *planner) backfill(j *Pending) (claim, engine.Reason, bool) {
-	if rv := pl.refused[size{j.Request, j.TimeLimit}]; rv != nil {
+	if rv := pl.refused[pl.sizeOf(j)]; rv != nil {
 		return claim{}, pl.behind(rv), false
 	}
 	var avoid []bool
@@ -128,6 +148,9 @@ func (pl *planner) backfill(j *Pending) (claim, engine.Reason, bool) {
 	end := pl.endOf(j)
 	var blocker *reservation
 	cl, ok := pl.box.place(j.Request, avoid, func(cl claim) bool {
+		if !pl.inQuota(j, cl) {
+			return false
+		}
 		for _, rv := range []*reservation{pl.gpu, pl.plain} {
 			if rv != nil && !rv.allows(cl, end) {
 				blocker = rv
@@ -136,8 +159,11 @@ func (pl *planner) backfill(j *Pending) (claim, engine.Reason, bool) {
 		}
 		return true
 	})
+	if !ok && blocker == nil {
+		return claim{}, pl.quotaReason(j), false
+	}
 	if !ok {
-		pl.refused[size{j.Request, j.TimeLimit}] = blocker
+		pl.refused[pl.sizeOf(j)] = blocker
 		return claim{}, pl.behind(blocker), false
 	}
 	return cl, engine.Reason{}, true
@@ -149,15 +175,20 @@ func (pl *planner) behind(rv *reservation) engine.Reason {
 
 // endOf is when a job that starts now is over at the latest; zero without a time limit.
 func (pl *planner) endOf(j *Pending) time.Time {
-	if j.TimeLimit <= 0 {
+	return endAfter(pl.now, j.TimeLimit)
+}
+
+func endAfter(now time.Time, limit time.Duration) time.Time {
+	if limit <= 0 {
 		return time.Time{}
 	}
-	return pl.now.Add(j.TimeLimit)
+	return now.Add(limit)
 }
 
 func (pl *planner) start(j *Pending, cl claim) {
 	end := pl.endOf(j)
 	pl.box.add(cl)
+	pl.books.add(j.Accounts, amountOf(pl.box.allocation(cl)))
 	clear(pl.refused)
 	pl.spans = append(pl.spans, span{end, cl})
 	for _, rv := range []*reservation{pl.gpu, pl.plain} {

@@ -199,7 +199,7 @@ func TestPlanIsComplete(t *testing.T) {
 				st.Allocation.CPUs < r.CPUs {
 				t.Fatalf("job %d: %+v for %+v", st.Job, st.Allocation, r)
 			}
-			if !StillFits(after, st.Allocation, w.policy) {
+			if !StillFits(after, Pending{}, st.Allocation, w.policy, w.now) {
 				t.Fatalf("job %d: the plan's own allocation does not fit", st.Job)
 			}
 			after.Held = append(after.Held, Held{Job: st.Job, Allocation: st.Allocation})
@@ -266,7 +266,7 @@ func TestNoneOfTheSameSizePasses(t *testing.T) {
 		waits := map[size]engine.JobID{}
 		for _, id := range p.Order {
 			j := w.Pending[slices.IndexFunc(w.Pending, func(j Pending) bool { return j.Job == id })]
-			s := size{j.Request, j.TimeLimit}
+			s := size{request: j.Request, limit: j.TimeLimit}
 			if _, wait := p.Reasons[id]; wait {
 				waits[s] = id
 			} else if waits[s] != 0 {

@@ -62,7 +62,7 @@ func (c *capacity) wholeReason(n int) engine.Reason {
 		switch {
 		case d.Unavailable == "":
 			fits++
-			if d.grants == 0 && !c.wholeFree(d) {
+			if d.grants == 0 && !c.wholeFree(d) && c.shut(d) == nil {
 				foreign++
 			}
 		case d.Unavailable != engine.BlockedBySize && gone < 0:
@@ -110,7 +110,7 @@ func (c *capacity) shareReason(r engine.Request) engine.Reason {
 		if d.ForeignBusy || d.wholes == 0 && d.Usable-d.committed+d.Foreign >= need {
 			foreign++
 		}
-		if d.usable() && d.wholes == 0 {
+		if c.open(d) && d.wholes == 0 {
 			out.Free = max(out.Free, int64(d.free()))
 		}
 	}
@@ -141,6 +141,35 @@ func foreignDetail(out *engine.Reason, n int) {
 	case n > 1:
 		out.Detail = fmt.Sprintf("%d GPUs are in use by processes outside the queue", n)
 	}
+}
+
+// promised says that only windows are in a request's way, and which of them ends, or is over, first.
+func (c *capacity) promised(r engine.Request) (engine.Reason, bool) {
+	if !c.windows || !r.WantsGPU() {
+		return engine.Reason{}, false
+	}
+	open := c.clone()
+	for i := range open.cards {
+		open.cards[i].Windows = nil
+	}
+	if !open.room(r) {
+		return engine.Reason{}, false
+	}
+	out := engine.Reason{Code: engine.BlockedByReservation}
+	for i := range c.cards {
+		w := c.shut(&c.cards[i])
+		if w == nil || out.Detail != "" && !(!w.To.IsZero() && (out.Until.IsZero() || w.To.Before(out.Until))) {
+			continue
+		}
+		out.Until = w.To
+		out.Detail = w.Name
+		if len(w.For) == 0 {
+			out.Code = engine.DeviceDraining
+		} else {
+			out.Code = engine.BlockedByReservation
+		}
+	}
+	return out, true
 }
 
 func unknownDevices(s Snapshot) engine.Reason {

@@ -20,6 +20,30 @@ type Snapshot struct {
 	// Held are the allocations that still count: granted, active or releasing.
 	Held    []Held
 	Pending []Pending
+	// Accounts are the quotas that jobs count against.
+	Accounts []Account
+}
+
+// Account is somebody, or the members of a group together, whose jobs may hold so much at once.
+type Account struct {
+	// Name follows "the quota of", for example "alice" or "group vision".
+	Name  string
+	Quota engine.Quota
+}
+
+// Window is a time in which a card is promised to people.
+type Window struct {
+	// Name says whose it is, for a reason: "the course of group vision".
+	Name string
+	// From is when it begins and To when it ends; a zero To is open.
+	From, To time.Time
+	// For are the uids it is for; nobody while a card is drained.
+	For map[uint32]bool
+}
+
+// shuts says whether a job of somebody, from now until end (zero: unknown), would be in the window's way.
+func (w *Window) shuts(who uint32, now, end time.Time) bool {
+	return !w.For[who] && (w.To.IsZero() || w.To.After(now)) && (end.IsZero() || end.After(w.From))
 }
 
 // Device is one card.
@@ -38,6 +62,8 @@ type Device struct {
 	Unavailable engine.ReasonCode
 	// Temperature in degrees Celsius, coarse. Nothing is chosen by it yet.
 	Temperature int
+	// Windows are the times in which it is promised to people.
+	Windows []Window
 }
 
 // Held is an allocation that still counts.
@@ -52,6 +78,8 @@ type Held struct {
 	Stopping bool
 	// End is when its time limit ends it; zero when unknown.
 	End time.Time
+	// Accounts are those in Snapshot.Accounts that it counts against.
+	Accounts []int
 }
 
 // Pending is a job in the queue.
@@ -68,6 +96,8 @@ type Pending struct {
 	// Wait keeps it out for a reason outside the scheduler (preparing, held, no agent) and is passed on with WaitDetail.
 	Wait       engine.ReasonCode
 	WaitDetail string
+	// Accounts are those in Snapshot.Accounts that it counts against.
+	Accounts []int
 }
 
 // Plan is what to do now.
@@ -92,4 +122,7 @@ const (
 	UnitDevices = "devices"
 	UnitBytes   = "bytes"
 	UnitCores   = "cores"
+	UnitJobs    = "jobs"
+	// UnitMilliGPUs is thousandths of a GPU, for quotas, in which shares count.
+	UnitMilliGPUs = "milli-gpus"
 )
