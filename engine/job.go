@@ -54,6 +54,10 @@ type Spec struct {
 	TimeLimit time.Duration `json:"time_limit_ns"`
 	// Retries is how often a failed program is tried again.
 	Retries int `json:"retries,omitempty"`
+	// Group is a Unix group of the owner's whose members may look into the job and read its output; GroupID is its number,
+	// which the daemon fills in.
+	Group   string `json:"group,omitempty"`
+	GroupID uint32 `json:"group_id,omitempty"`
 	// Output is a file of the user's to which the job's output is copied; %j is the job id, %a the attempt.
 	Output string `json:"output,omitempty"`
 }

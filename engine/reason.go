@@ -26,7 +26,7 @@ const (
 // Reason is why a job waits.
 type Reason struct {
 	Code ReasonCode `json:"code"`
-	// Needed and Free are what Unit says: devices, bytes, cores, jobs, or thousandths of a GPU.
+	// Needed and Free are amounts of Unit.
 	Needed int64  `json:"needed,omitempty"`
 	Free   int64  `json:"free,omitempty"`
 	Unit   string `json:"unit,omitempty"`
@@ -34,4 +34,29 @@ type Reason struct {
 	Job    JobID     `json:"job,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
 	Detail string    `json:"detail,omitempty"`
+}
+
+// The words in Reason.Unit.
+const (
+	UnitDevices = "devices"
+	UnitBytes   = "bytes"
+	UnitCores   = "cores"
+	UnitJobs    = "jobs"
+	// UnitMilliGPUs is thousandths of a GPU, for quotas, in which shares count.
+	UnitMilliGPUs = "milli-gpus"
+)
+
+// Amount is so much of a unit in words: "2 GPUs", "12GiB", "4 CPU cores", "1 job".
+func Amount(n int64, unit string) string {
+	switch unit {
+	case UnitBytes:
+		return Bytes(n).String()
+	case UnitMilliGPUs:
+		return Count(float64(n)/1000, "GPU")
+	case UnitCores:
+		return Count(float64(n), "CPU core")
+	case UnitJobs:
+		return Count(float64(n), "job")
+	}
+	return Count(float64(n), "GPU")
 }

@@ -50,10 +50,27 @@ func reasonText(j *api.Job, now time.Time) string {
 		return withDetail("no container can be given the GPU", r.Detail)
 	case engine.DevicesUnknown:
 		return withDetail("no GPU has been seen yet", r.Detail)
+	case engine.OverQuota:
+		return quotaText(r)
+	case engine.BlockedByReservation:
+		s := withDetail("promised to others", r.Detail)
+		if r.Until.After(now) {
+			s += ", for another " + clock(r.Until.Sub(now))
+		}
+		return s
+	case engine.DeviceDraining:
+		return withDetail("the GPUs that would do take no new jobs", r.Detail)
 	case engine.AgentUnavailable:
 		return withDetail("the owner's agent or Podman does not answer", r.Detail)
 	}
 	return withDetail(string(r.Code), r.Detail)
+}
+
+func quotaText(r *engine.Reason) string {
+	if r.Needed == 0 {
+		return withDetail("over quota", r.Detail)
+	}
+	return fmt.Sprintf("needs %s, %s left of the quota of %s", engine.Amount(r.Needed, r.Unit), engine.Amount(r.Free, r.Unit), r.Detail)
 }
 
 func waitingText(r *engine.Reason) string {

@@ -153,24 +153,28 @@ func grantsWord(grants []api.Grant) string {
 }
 
 var reasonTexts = map[engine.ReasonCode]string{
-	engine.WaitingForDevice:   "waits for a GPU",
-	engine.WaitingForHost:     "waits for CPU or memory",
-	engine.BlockedByPriority:  "waits for its turn",
-	engine.BlockedBySize:      "asks for more than this machine has",
-	engine.ReasonPreparing:    "is being prepared",
-	engine.ReasonHeld:         "is held",
-	engine.ReasonNotBefore:    "waits before it is tried again",
-	engine.DeviceNotAnswering: "GPUs that would do do not answer",
-	engine.DeviceUnresolvable: "no container can be given the GPU",
-	engine.DevicesUnknown:     "the GPUs are not known yet",
-	engine.AgentUnavailable:   "Podman does not answer",
+	engine.WaitingForDevice:     "waits for a GPU",
+	engine.WaitingForHost:       "waits for CPU or memory",
+	engine.BlockedByPriority:    "waits for its turn",
+	engine.BlockedBySize:        "asks for more than this machine has",
+	engine.ReasonPreparing:      "is being prepared",
+	engine.ReasonHeld:           "is held",
+	engine.ReasonNotBefore:      "waits before it is tried again",
+	engine.DeviceNotAnswering:   "GPUs that would do do not answer",
+	engine.DeviceUnresolvable:   "no container can be given the GPU",
+	engine.DevicesUnknown:       "the GPUs are not known yet",
+	engine.OverQuota:            "waits for room in its quota",
+	engine.BlockedByReservation: "waits for GPUs that are promised to others",
+	engine.DeviceDraining:       "waits for GPUs that take no new jobs",
+	engine.AgentUnavailable:     "Podman does not answer",
 }
 
 // reasonWord says why a job waits.
 func reasonWord(r engine.Reason) string {
 	amount := func(n int64) string {
-		if r.Unit == "bytes" {
-			return engine.Bytes(n).String()
+		switch r.Unit {
+		case engine.UnitBytes, engine.UnitMilliGPUs, engine.UnitJobs:
+			return engine.Amount(n, r.Unit)
 		}
 		return fmt.Sprint(n)
 	}

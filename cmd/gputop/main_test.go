@@ -297,6 +297,19 @@ func (b *box) Watch(ctx context.Context, c api.Caller, send func(api.WatchEvent)
 	return ctx.Err()
 }
 
+func (b *box) Users(_ context.Context, c api.Caller) (api.Users, error) {
+	return api.Users{Users: []api.UserTerms{
+		{Name: c.Name, Me: true, Held: api.Held{GPUs: 1.25, Jobs: 2, CPUs: 3, Memory: 4 * engine.GiB}, Pending: 7, Quota: engine.Quota{GPUs: ref(2.0), Jobs: ref(5)},
+			MaxPending: ref(100), Classes: []engine.Class{engine.Low, engine.Medium}, Class: engine.Low, TimeLimit: time.Hour, MaxTimeLimit: 48 * time.Hour,
+			Images: []string{"localhost/*"}, Groups: []string{"vision"}, From: map[string]string{"max_gpus": "group vision"}},
+		{Name: "zoe\x1b[31m", Classes: []engine.Class{engine.High}, Class: engine.High, TimeLimit: time.Hour}},
+		Groups: []api.GroupTerms{{Name: "vision", Held: api.Held{GPUs: 3, Jobs: 4}, Quota: engine.Quota{GPUs: ref(6.0)}}, {Name: "gone", Unknown: true}}}, nil
+}
+
+func (b *box) PreemptFor(ctx context.Context, c api.Caller, id, gains engine.JobID, note string) (api.Job, error) {
+	return b.Stop(ctx, c, id, engine.StopPreempted, "for "+gains.String()+note)
+}
+
 func (b *box) Diagnose(ctx context.Context, c api.Caller) (api.Diagnosis, error) {
 	return api.Diagnosis{Version: "other", Mode: "shared", PID: 7, Simulated: true, StateDir: "/var/lib/gputop", StateWritable: true, StateFree: ref(40 * engine.GiB),
 		Cards: []api.CardDiagnosis{{Device: "GPU-a", Health: engine.HealthOK}, {Device: "GPU-b", Index: 1, Health: engine.HealthOK, Problems: []api.SpecProblem{

@@ -26,12 +26,26 @@ func (c *cli) cancelCommand() *cobra.Command {
 }
 
 func (c *cli) preemptCommand() *cobra.Command {
-	return c.stopCommand(&cobra.Command{
-		Use:     "preempt JOB...",
-		Short:   "Stop running jobs and put them back in the queue",
-		Long:    "Stop running jobs and put them back in the queue, at their old place. Your own jobs only; an admin\nmay preempt anybody's, and has to say why: the owner reads it.",
-		Example: "  gputop preempt 42 --reason 'a demo until five'",
-	}, "preempted", (*api.Client).Preempt)
+	var gains string
+	cmd := c.stopCommand(&cobra.Command{
+		Use:   "preempt JOB...",
+		Short: "Stop running jobs and put them back in the queue",
+		Long: "Stop running jobs and put them back in the queue, at their old place. An admin may preempt anybody's, and has to say why:\n" +
+			"the owner reads it. Everybody may preempt their own, and with --for somebody else's for a waiting job of their own: its\n" +
+			"class has to be high, the other one lower and one that gives way (the daemon's preemptible classes: low, by default).",
+		Example: "  gputop preempt 42 --reason 'a demo until five'\n  gputop preempt 42 --for 57",
+	}, "preempted", func(client *api.Client, ctx context.Context, id engine.JobID, note string) (api.Job, error) {
+		if gains == "" {
+			return client.Preempt(ctx, id, note)
+		}
+		ids, err := jobIDs([]string{gains})
+		if err != nil {
+			return api.Job{}, err
+		}
+		return client.PreemptFor(ctx, id, ids[0], note)
+	})
+	cmd.Flags().StringVar(&gains, "for", "", "preempt it for this waiting job of yours, of a higher class")
+	return cmd
 }
 
 func (c *cli) stopCommand(cmd *cobra.Command, done string, call stopCall) *cobra.Command {

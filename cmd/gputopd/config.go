@@ -3,8 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
-	"os"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -16,18 +16,22 @@ import (
 
 // fileConfig is the daemon's configuration file. A key it does not know is an error, with its line.
 type fileConfig struct {
-	Simulate       string `yaml:"simulate"`
-	NVMLLibrary    string `yaml:"nvml_library"`
-	SampleInterval string `yaml:"sample_interval"`
-	Profile        string `yaml:"default_profile"`
-	Class          string `yaml:"default_class"`
-	TimeLimit      string `yaml:"default_time_limit"`
-	StopGrace      string `yaml:"stop_grace"`
-	MaxPending     int    `yaml:"max_pending_per_user"`
-	AdminGroup     string `yaml:"admin_group"`
-	LogLimit       string `yaml:"log_limit"`
-	KeepEnded      *int   `yaml:"keep_ended_jobs"`
-	KeepLogs       string `yaml:"keep_logs"`
+	Simulate       string      `yaml:"simulate"`
+	NVMLLibrary    string      `yaml:"nvml_library"`
+	SampleInterval string      `yaml:"sample_interval"`
+	Profile        string      `yaml:"default_profile"`
+	Class          string      `yaml:"default_class"`
+	TimeLimit      string      `yaml:"default_time_limit"`
+	StopGrace      string      `yaml:"stop_grace"`
+	MaxPending     int         `yaml:"max_pending_per_user"`
+	AdminGroup     string      `yaml:"admin_group"`
+	LogLimit       string      `yaml:"log_limit"`
+	KeepEnded      *int        `yaml:"keep_ended_jobs"`
+	KeepLogs       string      `yaml:"keep_logs"`
+	Preemptible    []string    `yaml:"preemptible"`
+	Everyone       fileRule    `yaml:"everyone"`
+	Groups         []fileGroup `yaml:"groups"`
+	Users          []fileUser  `yaml:"users"`
 }
 
 // config is what the file and the flags say together.
@@ -36,12 +40,15 @@ type config struct {
 	library  string
 	interval time.Duration
 	policy   daemon.Policy
+	// unknown are groups with a rule that this machine does not know: the rule applies to nobody.
+	unknown []string
 }
 
-// loadConfig reads a configuration file; one that does not exist is empty unless it was named.
-func loadConfig(path string, named bool) (config, error) {
+// loadConfig reads a configuration file; one that does not exist is empty unless it was named. guarded refuses one that
+// others may write.
+func loadConfig(path string, named, guarded bool) (config, error) {
 	c := config{interval: time.Second, policy: daemon.DefaultPolicy()}
-	b, err := os.ReadFile(path)
+	b, err := readConfig(path, guarded)
 	if errors.Is(err, fs.ErrNotExist) && !named {
 		return c, nil
 	}
@@ -49,12 +56,12 @@ func loadConfig(path string, named bool) (config, error) {
 		return c, fmt.Errorf("configuration: %w", err)
 	}
 	var f fileConfig
-	if err := yaml.UnmarshalWithOptions(b, &f, yaml.Strict()); err != nil {
+	if err := yaml.UnmarshalWithOptions(b, &f, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
 		// In one line: who started the daemon shows the last line of its log.
 		return c, fmt.Errorf("configuration %s: %s", path, yaml.FormatError(err, false, false))
 	}
 	if err := f.apply(&c); err != nil {
-		return c, fmt.Errorf("configuration %s: %w", path, err)
+		return c, fmt.Errorf("configuration %s: %s%w", path, placeOf(b, err), err)
 	}
 	return c, nil
 }
@@ -75,23 +82,23 @@ func (f fileConfig) apply(c *config) error {
 		}
 		v, err := engine.ParseDuration(d.text)
 		if err != nil {
-			return fmt.Errorf("%s: %w", d.key, err)
+			return badKey("$", d.key, err)
 		}
 		if v < 0 || v == 0 && d.into != &c.policy.StopGrace && d.into != &c.policy.KeepLogs {
-			return fmt.Errorf("%s: must be more than zero", d.key)
+			return badKey("$", d.key, errors.New("must be more than zero"))
 		}
 		*d.into = v
 	}
 	if f.Class != "" {
 		cl, err := engine.ParseClass(f.Class)
 		if err != nil {
-			return fmt.Errorf("default_class: %w", err)
+			return badKey("$", "default_class", err)
 		}
 		c.policy.Class = cl
 	}
 	if f.Profile != "" {
 		if _, err := profiles.Get(f.Profile); err != nil {
-			return fmt.Errorf("default_profile: %w", err)
+			return badKey("$", "default_profile", err)
 		}
 		c.policy.Profile = f.Profile
 	}
@@ -99,12 +106,34 @@ func (f fileConfig) apply(c *config) error {
 		c.policy.AdminGroup = f.AdminGroup
 	}
 	if f.MaxPending < 0 {
-		return fmt.Errorf("max_pending_per_user: %d is negative", f.MaxPending)
+		return badKey("$", "max_pending_per_user", fmt.Errorf("%d is negative", f.MaxPending))
 	}
 	if f.MaxPending > 0 {
 		c.policy.MaxPending = f.MaxPending
 	}
+	if err := f.applyPeople(c); err != nil {
+		return err
+	}
 	return f.applyKept(&c.policy)
+}
+
+// applyPeople is the part about who may have what.
+func (f fileConfig) applyPeople(c *config) (err error) {
+	if f.Preemptible != nil {
+		c.policy.Preemptible = []engine.Class{}
+	}
+	for i, word := range f.Preemptible {
+		cl, err := engine.ParseClass(word)
+		if err == nil && cl > engine.Medium {
+			err = errors.New("want low or medium")
+		}
+		if err != nil {
+			return badKey("$", fmt.Sprintf("preemptible[%d]", i), err)
+		}
+		c.policy.Preemptible = append(c.policy.Preemptible, cl)
+	}
+	c.policy.People, c.unknown, err = f.people(groupID)
+	return err
 }
 
 // leastLogLimit is the smallest log that is worth reading.
@@ -115,10 +144,10 @@ func (f fileConfig) applyKept(p *daemon.Policy) error {
 	if f.LogLimit != "" && f.LogLimit != "0" {
 		n, err := engine.ParseBytes(f.LogLimit)
 		if err != nil {
-			return fmt.Errorf("log_limit: %w", err)
+			return badKey("$", "log_limit", err)
 		}
 		if n < leastLogLimit {
-			return fmt.Errorf("log_limit: %s is too little: want %s or more, or 0 for no limit", n, engine.Bytes(leastLogLimit))
+			return badKey("$", "log_limit", fmt.Errorf("%s is too little: want %s or more, or 0 for no limit", n, engine.Bytes(leastLogLimit)))
 		}
 		p.LogLimit = n
 	} else if f.LogLimit == "0" {
@@ -126,7 +155,7 @@ func (f fileConfig) applyKept(p *daemon.Policy) error {
 	}
 	if f.KeepEnded != nil {
 		if *f.KeepEnded < 0 {
-			return fmt.Errorf("keep_ended_jobs: %d is negative", *f.KeepEnded)
+			return badKey("$", "keep_ended_jobs", fmt.Errorf("%d is negative", *f.KeepEnded))
 		}
 		p.KeepEnded = *f.KeepEnded
 	}

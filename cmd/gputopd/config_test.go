@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"gputop/engine"
+	"gputop/engine/quota"
 )
 
 func TestConfigProblemsAreOneLine(t *testing.T) {
@@ -20,6 +21,17 @@ func TestConfigProblemsAreOneLine(t *testing.T) {
 		{"no amount", "log_limit: much\n", "log_limit: "},
 		{"negative number", "keep_ended_jobs: -1\n", "keep_ended_jobs: -1 is negative"},
 		{"no time to keep", "keep_logs: ever\n", "keep_logs: "},
+		{"a group twice", "groups:\n- name: root\n- name: root\n", `[3:9] groups[1].name: there is a second rule for group root`},
+		{"negative quota", "users:\n- name: ada\n  max_gpus: -1\n", `[3:13] users[0].max_gpus: -1: want a number from 0`},
+		{"critical granted", "everyone:\n  classes: [low, critical]\n", `[2:18] everyone.classes[1]: critical is for admins`},
+		{"no class", "everyone: {classes: []}\n", `everyone.classes: with no class`},
+		{"default outside", "everyone: {classes: [low], default_class: high}\n", `everyone.default_class: high is not one`},
+		{"relative mount", "groups:\n- name: root\n  mounts: [data]\n", `[3:12] groups[0].mounts[0]: `},
+		{"unknown key of a rule", "groups:\n- name: root\n  max_gpu: 1\n", `[3:3] unknown field "max_gpu"`},
+		{"together", "groups:\n- name: root\n  together: {max_memory: lots}\n", `[3:26] groups[0].together.max_memory: `},
+		{"no name", "users:\n- max_gpus: 1\n", `users[0].name: want the name of a user`},
+		{"high gives way", "preemptible: [high]\n", `preemptible[0]: want low or medium`},
+		{"no time", "everyone: {max_time_limit: 0s}\n", `[1:28] everyone.max_time_limit: must be more than zero`},
 		{"no profile", "default_profile: nope\n", `default_profile: no profile "nope"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -27,7 +39,7 @@ func TestConfigProblemsAreOneLine(t *testing.T) {
 			if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := loadConfig(path, true)
+			_, err := loadConfig(path, true, false)
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %v, want one line with %q", err, c.want)
 			}
@@ -50,9 +62,84 @@ func TestConfigOfWhatIsKept(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got, err := loadConfig(path, true)
+		got, err := loadConfig(path, true, false)
 		if p := got.policy; err != nil || p.LogLimit != c.limit || p.KeepEnded != c.ended || p.KeepLogs != c.logs {
 			t.Errorf("%q: %s, %d, %s, %v", c.text, p.LogLimit, p.KeepEnded, p.KeepLogs, err)
 		}
+	}
+}
+
+func TestConfigOfPeople(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	text := `
+everyone: {max_gpus: 2, max_running: 4, classes: [medium, low], default_class: low, default_time_limit: 2h, max_time_limit: 2d, images: [localhost/*]}
+groups:
+- name: root
+  max_memory: 8GiB
+  mounts: [/data:/data:ro]
+  together: {max_gpus: 3.5, max_cpus: 4}
+- name: no-such-group-here
+  max_pending: 7
+users:
+- name: ada
+  max_gpus: 8
+preemptible: [low, medium]
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := loadConfig(path, true, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.unknown) != 1 || c.unknown[0] != "no-such-group-here" || len(c.policy.Preemptible) != 2 {
+		t.Errorf("unknown %v, preemptible %v", c.unknown, c.policy.Preemptible)
+	}
+	terms := c.policy.People.For("ada", []uint32{0})
+	class, limit := terms.Default()
+	if terms.Quota.String() != "8 GPUs, 4 jobs, 8GiB of memory" || class != engine.Low || limit != 2*time.Hour || terms.MaxTimeLimit != 48*time.Hour ||
+		len(terms.Groups) != 1 || terms.Groups[0].Together.String() != "3.5 GPUs, 4 CPUs" || len(terms.Mounts) != 1 || !terms.Mounts[0].ReadOnly ||
+		!terms.Allows("localhost/x") || terms.Allows("docker.io/x") || terms.From[quota.KeyMemory] != "group root" || terms.MaxPending != nil {
+		t.Errorf("terms %+v", terms)
+	}
+}
+
+func TestConfigOfOthersIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "config.yaml")
+	write := func(mode os.FileMode) {
+		t.Helper()
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for mode, want := range map[os.FileMode]string{0o644: "", 0o600: "", 0o664: "others may write it (mode 0664)", 0o602: "others may write it (mode 0602)"} {
+		write(mode)
+		_, err := loadConfig(path, true, true)
+		if want == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("mode %o: %v, want %q", mode, err, want)
+		}
+	}
+	write(0o644)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadConfig(path, true, true); err == nil || !strings.Contains(err.Error(), "directory of") {
+		t.Errorf("in a directory of everybody: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		return // the rest needs another owner
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(path, 4242, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := loadConfig(path, true, true); err == nil || !strings.Contains(err.Error(), "belongs to uid 4242") {
+		t.Errorf("of somebody else: %v", err)
 	}
 }

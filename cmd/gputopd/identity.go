@@ -6,6 +6,7 @@ import (
 	"os/user"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"gputop/engine/api"
@@ -90,21 +91,42 @@ func groupsOf(p *api.People) func(uid uint32) ([]uint32, error) {
 	}
 }
 
-// serverOptions say who is an admin: root, and in shared mode the members of the configured group, where it exists.
-func serverOptions(conf config, shared bool, people *api.People, log *slog.Logger) api.ServerOptions {
-	o := api.ServerOptions{Log: log, People: people}
-	if !shared {
-		return o
+// adminGroup is the group whose members are admins in shared mode, where it exists.
+type adminGroup struct {
+	shared bool
+	log    *slog.Logger
+	now    atomic.Pointer[[]uint32]
+}
+
+// gids are the groups of admins now.
+func (a *adminGroup) gids() []uint32 {
+	if p := a.now.Load(); p != nil {
+		return *p
 	}
-	g, err := lookupGroup(conf.policy.AdminGroup)
+	return nil
+}
+
+func (a *adminGroup) set(name string) {
+	if !a.shared {
+		return
+	}
+	gid, err := groupID(name)
 	if err != nil {
-		log.Info("no admin group, only root is an admin", "group", conf.policy.AdminGroup, "why", err)
-		return o
+		a.log.Info("no admin group, only root is an admin", "group", name, "why", err)
+		a.now.Store(nil)
+		return
 	}
-	if gid, err := strconv.ParseUint(g.Gid, 10, 32); err == nil {
-		o.AdminGroups = []uint32{uint32(gid)}
+	a.now.Store(&[]uint32{gid})
+}
+
+// groupID is the number of a group.
+func groupID(name string) (uint32, error) {
+	g, err := lookupGroup(name)
+	if err != nil {
+		return 0, err
 	}
-	return o
+	n, err := strconv.ParseUint(g.Gid, 10, 32)
+	return uint32(n), err
 }
 
 // lookupGroup asks NSS, and does not wait for one that hangs.

@@ -19,11 +19,11 @@ func TestPackagedConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	none, err := loadConfig(filepath.Join(t.TempDir(), "none"), false)
+	none, err := loadConfig(filepath.Join(t.TempDir(), "none"), false, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asShipped, err := loadConfig(packaged, true)
+	asShipped, err := loadConfig(packaged, true, false)
 	if err != nil || !reflect.DeepEqual(asShipped, none) {
 		t.Errorf("as shipped it changes something: %+v, %v", asShipped, err)
 	}
@@ -31,7 +31,7 @@ func TestPackagedConfiguration(t *testing.T) {
 	if err := os.WriteFile(all, []byte(setting.ReplaceAllString(string(b), "$1: $2")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := loadConfig(all, true); err != nil || !reflect.DeepEqual(got, none) {
+	if got, err := loadConfig(all, true, false); err != nil || !reflect.DeepEqual(got, none) {
 		t.Errorf("its values are not the defaults: %+v, %v; want %+v", got, err, none)
 	}
 	var shown []string

@@ -101,15 +101,20 @@ func (f *serveFlags) complete() error {
 	return nil
 }
 
-func (f *serveFlags) loadConfig() (config, error) {
-	path, named := f.configFile, f.configFile != ""
-	if !named {
-		path = filepath.Join(f.stateDir, "config.yaml")
-		if f.shared {
-			path = "/etc/gputop/config.yaml"
-		}
+// configPath is the configuration file, and whether it was named and so has to be there.
+func (f *serveFlags) configPath() (path string, named bool) {
+	switch {
+	case f.configFile != "":
+		return f.configFile, true
+	case f.shared:
+		return "/etc/gputop/config.yaml", false
 	}
-	c, err := loadConfig(path, named)
+	return filepath.Join(f.stateDir, "config.yaml"), false
+}
+
+func (f *serveFlags) loadConfig() (config, error) {
+	path, named := f.configPath()
+	c, err := loadConfig(path, named, f.shared)
 	if err != nil {
 		return c, err
 	}
@@ -187,7 +192,7 @@ func (f *serveFlags) options(conf config, st *store.Store, log *slog.Logger) (da
 		System: daemon.System{Now: time.Now, Boottime: host.Boottime, BootID: boot, CPUs: host.CPUs(), Memory: host.Memory(),
 			Process: host.ReadProcess, Groups: host.Groups, Kill: host.Kill}}
 	if f.shared {
-		o.Mode, o.LeaseDir = daemon.Shared, f.cdiDir
+		o.Mode, o.LeaseDir, o.GroupID = daemon.Shared, f.cdiDir, groupID
 		if f.cdiDir != "/var/run/cdi" {
 			o.SpecDirs = append(o.SpecDirs, f.cdiDir)
 		}
@@ -234,7 +239,13 @@ func (f *serveFlags) simulated(conf config, st *store.Store, o *daemon.Options) 
 func (f *serveFlags) serve(ctx context.Context, d *daemon.Daemon, ln net.Listener, conf config, st *store.Store, log *slog.Logger, m manager) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	srv := api.NewServer(d, serverOptions(conf, f.shared, f.people, log))
+	admins := &adminGroup{shared: f.shared, log: log}
+	admins.set(conf.policy.AdminGroup)
+	srv := api.NewServer(d, api.ServerOptions{Log: log, People: f.people, AdminGroups: admins.gids})
+	tellUnknown(log, conf)
+	path, _ := f.configPath()
+	reload := &reloader{path: path, load: f.loadConfig, inForce: conf, problem: d.SetConfigProblem, log: log,
+		take: func(c config) { d.SetPolicy(c.policy); admins.set(c.policy.AdminGroup) }}
 	argv, err := f.samplerArgv(conf, st)
 	if err != nil {
 		return err
@@ -244,6 +255,7 @@ func (f *serveFlags) serve(ctx context.Context, d *daemon.Daemon, ln net.Listene
 	files := []string{filepath.Join(f.stateDir, "gputop.db"), filepath.Join(f.stateDir, "lock")}
 	parts := []func(context.Context) error{d.Run, func(ctx context.Context) error { return srv.Serve(ctx, ln) }, sup.Run,
 		func(ctx context.Context) error { return watchFiles(ctx, lookEvery, files...) },
+		func(ctx context.Context) error { return reload.run(ctx, reloadLook, groupsLook) },
 		func(ctx context.Context) error { return m.keep(ctx, log, d.Alive) }}
 	done := make(chan error, len(parts))
 	for _, part := range parts {

@@ -25,6 +25,8 @@ type Backend interface {
 	GPUs(c Caller) GPUs
 	// Diagnose says what of this machine decides whether the caller's jobs can run; it starts the caller's agent.
 	Diagnose(ctx context.Context, c Caller) (Diagnosis, error)
+	// Users says what each person holds and may.
+	Users(ctx context.Context, c Caller) (Users, error)
 	// Watch calls send with a snapshot, then with every change, until ctx ends or send fails.
 	Watch(ctx context.Context, c Caller, send func(WatchEvent) error) error
 	// ServeAgent takes over the connection of the caller's own agent.
@@ -51,6 +53,8 @@ type Jobs interface {
 type Changes interface {
 	// Hold keeps a waiting job from its turn, or releases it; it answers when that is on disk.
 	Hold(ctx context.Context, c Caller, id engine.JobID, hold bool, note string) (Job, error)
+	// PreemptFor stops somebody's running job for a waiting one of the caller's that gains by it.
+	PreemptFor(ctx context.Context, c Caller, id, gains engine.JobID, note string) (Job, error)
 	// Requeue preempts a running job, and submits an ended one again: the answer's job is then a new one.
 	Requeue(ctx context.Context, c Caller, id engine.JobID, note string) (SubmitResponse, error)
 	Update(ctx context.Context, c Caller, id engine.JobID, u UpdateRequest) (Job, error)

@@ -48,6 +48,9 @@ func (s *Server) note(r *http.Request) (string, error) {
 	if err := s.body(r, &req); err != nil {
 		return "", err
 	}
+	if req.For != 0 {
+		return "", &Error{Code: CodeInvalid, Message: "for: only a preemption is for another job"}
+	}
 	return req.Reason, checkNote(req.Reason)
 }
 

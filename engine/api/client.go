@@ -164,6 +164,11 @@ func (c *Client) Preempt(ctx context.Context, id engine.JobID, note string) (Job
 	return call[Job](ctx, c, http.MethodPost, jobPath(id, "/preempt"), StopRequest{Reason: note})
 }
 
+// PreemptFor preempts somebody's running job for a waiting one of one's own that gains by it.
+func (c *Client) PreemptFor(ctx context.Context, id, gains engine.JobID, note string) (Job, error) {
+	return call[Job](ctx, c, http.MethodPost, jobPath(id, "/preempt"), StopRequest{Reason: note, For: gains})
+}
+
 // Hold keeps a waiting job from its turn until it is released.
 func (c *Client) Hold(ctx context.Context, id engine.JobID, note string) (Job, error) {
 	return call[Job](ctx, c, http.MethodPost, jobPath(id, "/hold"), StopRequest{Reason: note})

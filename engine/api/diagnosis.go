@@ -20,6 +20,8 @@ type Diagnosis struct {
 	StateDir      string        `json:"state_dir,omitempty"`
 	StateWritable bool          `json:"state_writable,omitempty"`
 	StateFree     *engine.Bytes `json:"state_free_bytes,omitempty"`
+	// ConfigProblem is why the configuration file is not what is in force; admins alone read it.
+	ConfigProblem string `json:"config_problem,omitempty"`
 	// LeaseDir is where leases are written; empty where edits are given directly.
 	LeaseDir string          `json:"lease_dir,omitempty"`
 	Cards    []CardDiagnosis `json:"cards,omitempty"`

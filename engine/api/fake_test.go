@@ -130,6 +130,14 @@ func (f *fake) Watch(ctx context.Context, c Caller, send func(WatchEvent) error)
 	}
 }
 
+func (f *fake) PreemptFor(_ context.Context, c Caller, id, gains engine.JobID, note string) (Job, error) {
+	return Job{ID: id, Message: fmt.Sprintf("for %s: %s", gains, note)}, f.note(c)
+}
+
+func (f *fake) Users(_ context.Context, c Caller) (Users, error) {
+	return Users{Users: []UserTerms{{Name: c.Name, Me: true}}}, nil
+}
+
 func (f *fake) Diagnose(ctx context.Context, c Caller) (Diagnosis, error) {
 	return Diagnosis{Version: "test", Mode: "shared"}, f.note(c)
 }

@@ -43,6 +43,7 @@ func (s *Server) routes() {
 	s.mux.Handle("GET /v1/info", s.value(func(r *http.Request, c Caller) (any, error) { return s.b.Info(c), nil }))
 	s.mux.Handle("GET /v1/gpus", s.value(func(r *http.Request, c Caller) (any, error) { return s.b.GPUs(c), nil }))
 	s.mux.Handle("GET /v1/doctor", s.value(func(r *http.Request, c Caller) (any, error) { return s.b.Diagnose(r.Context(), c) }))
+	s.mux.Handle("GET /v1/users", s.value(func(r *http.Request, c Caller) (any, error) { return s.b.Users(r.Context(), c) }))
 	s.mux.HandleFunc("GET /v1/watch", s.watch)
 	s.mux.Handle("POST /v1/jobs", s.value(s.submit))
 	s.mux.HandleFunc("GET /v1/jobs", s.list)
@@ -142,11 +143,20 @@ func (s *Server) submit(r *http.Request, c Caller) (any, error) {
 
 func (s *Server) stop(why engine.StopReason) func(*http.Request, Caller, engine.JobID) (any, error) {
 	return func(r *http.Request, c Caller, id engine.JobID) (any, error) {
-		note, err := s.note(r)
-		if err != nil {
+		var req StopRequest
+		if err := s.body(r, &req); err != nil {
 			return nil, err
 		}
-		return s.b.Stop(r.Context(), c, id, why, note)
+		if err := checkNote(req.Reason); err != nil {
+			return nil, err
+		}
+		switch {
+		case req.For == 0:
+			return s.b.Stop(r.Context(), c, id, why, req.Reason)
+		case why == engine.StopPreempted && req.For > 0:
+			return s.b.PreemptFor(r.Context(), c, id, req.For, req.Reason)
+		}
+		return nil, &Error{Code: CodeInvalid, Message: "for: only a preemption is for another job"}
 	}
 }
 

@@ -51,6 +51,7 @@ func appendJob(b []byte, j *Job) []byte {
 	b = optString(b, `,"message":`, j.Message)
 	b = optString(b, `,"progress":`, j.Progress)
 	b = optString(b, `,"command":`, j.Command)
+	b = optString(b, `,"group":`, j.Group)
 	return append(b, '}')
 }
 
@@ -218,6 +219,8 @@ func (r *jobReader) rest(c *cursor, key string, j *Job) {
 		j.Progress = string(c.raw())
 	case "command":
 		j.Command = r.word(c)
+	case "group":
+		j.Group = r.word(c)
 	case "grants":
 		if json.Unmarshal(c.array(), &j.Grants) != nil {
 			c.fail()

@@ -59,8 +59,8 @@ func (l Limits) withDefaults() Limits {
 
 // ServerOptions say how to serve. The zero value works.
 type ServerOptions struct {
-	// AdminGroups are gids whose members are admins, besides root and the daemon's own user.
-	AdminGroups []uint32
+	// AdminGroups are the gids whose members are admins now, besides root and the daemon's own user; nil has none.
+	AdminGroups func() []uint32
 	// Resolve finds people by uid; LookupUser when nil.
 	Resolve Resolve
 	// People, when set, is asked instead, with its own time-out. It serves one server.
@@ -194,8 +194,8 @@ func (s *Server) caller(r *http.Request) (Caller, error) {
 		return Caller{}, err
 	}
 	c := Caller{User: u, Groups: groups, PID: int(conn.cred.Pid)}
-	c.Admin = c.UID == 0 || int(c.UID) == os.Geteuid() ||
-		slices.ContainsFunc(s.o.AdminGroups, func(g uint32) bool { return g == c.GID || slices.Contains(groups, g) })
+	c.Admin = c.UID == 0 || int(c.UID) == os.Geteuid() || s.o.AdminGroups != nil &&
+		slices.ContainsFunc(s.o.AdminGroups(), func(g uint32) bool { return g == c.GID || slices.Contains(groups, g) })
 	return c, nil
 }
 

@@ -109,6 +109,9 @@ type Job struct {
 	Progress string `json:"progress,omitempty"`
 	// Command is the command line, shortened, for lists; only for those who may see it.
 	Command string `json:"command,omitempty"`
+	// Group is the Unix group whose members may look into the job and read its output; empty for none.
+	Group   string `json:"group,omitempty"`
+	GroupID uint32 `json:"-"`
 }
 
 // Grant is a device given to a job.
@@ -186,6 +189,8 @@ type Process struct {
 type StopRequest struct {
 	// Reason is a sentence for the job's events.
 	Reason string `json:"reason,omitempty"`
+	// For is the caller's waiting job for which somebody else's is preempted; 0 for none.
+	For engine.JobID `json:"for,omitempty"`
 }
 
 // UpdateRequest changes a job; what is nil stays. The three ways to ask for a GPU are one field: at most one of them is

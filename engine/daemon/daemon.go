@@ -51,7 +51,9 @@ type Options struct {
 	UserName func(uint32) string
 	// Groups are the groups a user has now, asked within a time-out; nil knows none.
 	Groups func(uid uint32) ([]uint32, error)
-	Log    *slog.Logger
+	// GroupID is the number of a group by its name; nil knows none.
+	GroupID func(name string) (uint32, error)
+	Log     *slog.Logger
 }
 
 // System is the machine as the daemon sees it; tests give their own.
@@ -99,6 +101,8 @@ type Daemon struct {
 	current atomic.Pointer[Policy]
 	people  map[uint32]*person
 	asking  bool
+	// configProblem is why the configuration file is not what is in force.
+	configProblem atomic.Pointer[string]
 	// specsAt is when the cards' specs were looked at last, and specsBusy that they are being looked at.
 	specsAt   int64
 	specsBusy bool

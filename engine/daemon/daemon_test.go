@@ -35,6 +35,7 @@ type box struct {
 	agent  *fakeAgent
 	silent atomic.Bool // agents do not come
 	lock   func(engine.DeviceID) (func(), error)
+	groups func(uint32) ([]uint32, error)
 	// namespace is the PID namespace that all processes are in, the daemon's own too; 0 is unknown.
 	namespace atomic.Uint64
 	log       syncBuffer // what the daemon logs
@@ -66,7 +67,7 @@ func (b *box) start() {
 	for i := range b.cards {
 		devices = append(devices, cdi.SimulatedDevice{Name: cardName(i), HostPath: "/dev/null", ContainerPath: "/dev/nvidia0"})
 	}
-	b.d, err = New(ctx, Options{Mode: Shared, Store: st, Devices: devices, Policy: DefaultPolicy(), Log: log,
+	b.d, err = New(ctx, Options{Mode: Shared, GroupID: func(string) (uint32, error) { return sharedGID, nil }, Groups: b.groups, Store: st, Devices: devices, Policy: DefaultPolicy(), Log: log,
 		StartAgent: func(engine.User) error {
 			if !b.silent.Load() {
 				b.agent.connect(ctx, b.d, &b.done)
@@ -132,7 +133,7 @@ func (b *box) stop() {
 
 func (b *box) restart() { b.stop(); b.start() }
 
-func (b *box) caller() api.Caller { return api.Caller{User: me()} }
+func (b *box) caller() api.Caller { return api.Caller{User: me(), Groups: []uint32{sharedGID}} }
 
 func (b *box) submit(s engine.Spec) engine.JobID {
 	b.t.Helper()

@@ -20,6 +20,9 @@ import (
 func (d *Daemon) Diagnose(ctx context.Context, c api.Caller) (api.Diagnosis, error) {
 	out := api.Diagnosis{Version: d.o.Version, Mode: string(d.o.Mode), PID: os.Getpid(), StateDir: d.o.StateDir, LeaseDir: d.o.LeaseDir,
 		Simulated: len(d.o.Devices) > 0}
+	if p := d.configProblem.Load(); p != nil && c.Admin {
+		out.ConfigProblem = *p
+	}
 	if d.o.StateDir != "" {
 		out.StateWritable = unix.Faccessat(unix.AT_FDCWD, d.o.StateDir, unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil
 		if n, err := host.Free(d.o.StateDir); err == nil {

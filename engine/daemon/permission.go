@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"gputop/engine"
 	"gputop/engine/api"
@@ -41,47 +42,64 @@ const (
 	no rule = iota
 	yes
 	reason // only with a reason
+	gain   // only for a waiting job of one's own that gains by it: see engine/daemon/preempt.go
 )
 
-// permission is one row of the table: what the owner of a job, an admin who does not own it, and anybody else may do.
+// permission is one row of the table: what the owner of a job, an admin who does not own it, a member of the group that the
+// job was shared with, and anybody else may do.
 type permission struct {
-	word, what          string
-	owner, admin, other rule
+	word, what                 string
+	owner, admin, group, other rule
 }
 
-// permissions is the one place that says who may do what. A caller who is both owner and admin may do what either may.
+// permissions is the one place that says who may do what. A caller of whom several things are true may do what any of them
+// may.
 var permissions = [actions]permission{
-	actSubmit:       {"submit", "submit it: a job runs as who submits it, and never as root", yes, no, no},
-	actCritical:     {"critical", "give a job the class critical", no, yes, no},
-	actSee:          {"see", "see its name, owner, class, amounts, devices, times, state and why it waits; wait for its end", yes, yes, yes},
-	actLook:         {"look", "see its command, environment's names, mounts, image, attempts, messages and story", yes, yes, no},
-	actLogs:         {"logs", "read its output", yes, yes, no},
-	actExec:         {"exec", "run a command in its container", yes, no, no},
-	actCancel:       {"cancel", "end it for good", yes, yes, no},
-	actPreempt:      {"preempt", "stop it and put it back in the queue", yes, reason, no},
-	actHold:         {"hold", "keep it from its turn", yes, yes, no},
-	actRelease:      {"release", "let it have its turn again, held by its owner", yes, yes, no},
-	actReleaseAdmin: {"release-admin", "let it have its turn again, held by an admin", no, yes, no},
-	actRequeue:      {"requeue", "preempt it, or submit it again once it has ended", yes, no, no},
-	actUpdate:       {"update", "change its name, or while it waits what it asks for", yes, no, no},
-	actClass:        {"class", "change its class while it waits", yes, yes, no},
-	actLimit:        {"time-limit", "change its time limit while it waits, or lower it while it runs", yes, yes, no},
-	actRaise:        {"raise-limit", "raise its time limit while it runs", no, yes, no},
-	actAudit:        {"audit", "read who did, or was refused, what to it", yes, yes, no},
+	actSubmit:       {"submit", "submit it: a job runs as who submits it, and never as root", yes, no, no, no},
+	actCritical:     {"critical", "give a job the class critical", no, yes, no, no},
+	actSee:          {"see", "see its name, owner, class, amounts, devices, times, state and why it waits; wait for its end", yes, yes, yes, yes},
+	actLook:         {"look", "see its command, environment's names, mounts, image, attempts, messages and story", yes, yes, yes, no},
+	actLogs:         {"logs", "read its output", yes, yes, yes, no},
+	actExec:         {"exec", "run a command in its container", yes, no, no, no},
+	actCancel:       {"cancel", "end it for good", yes, yes, no, no},
+	actPreempt:      {"preempt", "stop it and put it back in the queue", yes, reason, gain, gain},
+	actHold:         {"hold", "keep it from its turn", yes, yes, no, no},
+	actRelease:      {"release", "let it have its turn again, held by its owner", yes, yes, no, no},
+	actReleaseAdmin: {"release-admin", "let it have its turn again, held by an admin", no, yes, no, no},
+	actRequeue:      {"requeue", "preempt it, or submit it again once it has ended", yes, no, no, no},
+	actUpdate:       {"update", "change its name, or while it waits what it asks for", yes, no, no, no},
+	actClass:        {"class", "change its class while it waits", yes, yes, no, no},
+	actLimit:        {"time-limit", "change its time limit while it waits, or lower it while it runs", yes, yes, no, no},
+	actRaise:        {"raise-limit", "raise its time limit while it runs", no, yes, no, no},
+	actAudit:        {"audit", "read who did, or was refused, what to it", yes, yes, no, no},
 }
 
 func (a action) String() string { return permissions[a].word }
 
-// may is what the table says of a caller and the owner of a job.
-func may(c api.Caller, a action, owner engine.User) rule {
+// subject is whose job it is, and with which group it was shared; a zero group is none.
+type subject struct {
+	owner engine.User
+	group uint32
+}
+
+func subjectOf(j *engine.Job) subject { return subject{j.Owner, j.Spec.GroupID} }
+
+// may is what the table says of a caller and a job.
+func may(c api.Caller, a action, of subject) rule {
 	p := &permissions[a]
-	switch mine := owner.Is(c.User); {
-	case mine && (p.owner == yes || !c.Admin):
-		return p.owner
-	case c.Admin:
-		return p.admin
+	best := p.other
+	better := func(is bool, r rule) {
+		if is && (best == no || r == yes) {
+			best = r
+		}
 	}
-	return p.other
+	better(of.group != 0 && slices.Contains(groupsOfCaller(c), of.group), p.group)
+	better(c.Admin, p.admin)
+	better(of.owner.Is(c.User), p.owner)
+	if c.Admin && p.admin == reason && best == gain {
+		return reason
+	}
+	return best
 }
 
 // refusal is a caller turned down by the table: record tells the log and the audit trail.
@@ -99,7 +117,7 @@ func (r *refusal) Unwrap() error { return r.err }
 // permit asks the table. It changes nothing, so that it may run in the loop; its error goes to record outside.
 func permit(c api.Caller, a action, j *engine.Job, note string) error {
 	r := &refusal{action: a, job: j.ID, owner: j.Owner, note: note}
-	switch may(c, a, j.Owner) {
+	switch may(c, a, subjectOf(j)) {
 	case yes:
 		return nil
 	case reason:
@@ -120,6 +138,9 @@ func forbidden(a action, j *engine.Job) *api.Error {
 	who := map[[2]bool]string{{true, true}: "its owner or an admin", {true, false}: "its owner", {false, true}: "an admin"}[[2]bool{p.owner != no, p.admin != no}]
 	e := &api.Error{Code: api.CodeForbidden}
 	switch {
+	case a == actPreempt:
+		e.Message = fmt.Sprintf("job %s belongs to %s; only its owner or an admin may preempt it by itself", j.ID, j.Owner.Name)
+		e.Hint = fmt.Sprintf("For a waiting job of yours with a higher class: gputop preempt %s --for JOB", j.ID)
 	case a == actCritical:
 		e.Message, e.Hint = "class critical is for admins", "Use --class high for work that cannot wait."
 	case a == actReleaseAdmin:
@@ -173,7 +194,7 @@ func (d *Daemon) Audit(ctx context.Context, c api.Caller, q api.AuditQuery) (api
 		limit = api.DefaultAudit
 	}
 	sq := store.AuditQuery{Since: q.Since, By: q.User, Limit: limit + 1}
-	if may(c, actAudit, engine.User{}) != yes { // somebody else's
+	if may(c, actAudit, subject{}) != yes { // somebody else's
 		sq.Of = &c.User
 	}
 	list, err := d.store.Audit(ctx, sq)

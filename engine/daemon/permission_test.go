@@ -38,20 +38,27 @@ func (s *syncBuffer) String() string {
 var (
 	root    = api.Caller{User: engine.User{Name: "root"}, PID: 11, Admin: true}
 	mallory = api.Caller{User: engine.User{UID: 4242, Name: "mallory"}, PID: 12}
+	// friend is in the group that jobs are shared with.
+	friend = api.Caller{User: engine.User{UID: 4243, Name: "friend"}, Groups: []uint32{sharedGID}, PID: 13}
 )
+
+const sharedGID = 777
 
 func ref[T any](v T) *T { return &v }
 
 // light is a job without a GPU, so that many run side by side.
 func light(command ...string) engine.Spec {
 	return engine.Spec{Name: "t", Command: command, Class: engine.Medium, TimeLimit: time.Hour,
-		Request: engine.Request{CPUs: 0.1, Memory: 64 * engine.MiB}}
+		Request: engine.Request{CPUs: 0.1, Memory: 64 * engine.MiB}, Group: "shared"}
 }
+
+// shared is spec for a job that a group may look into.
+func shared(s engine.Spec) engine.Spec { s.Group = "shared"; return s }
 
 // waiting is a job that stays in the queue: its owner's agent prepares it, and the box has no such card free.
 func (b *box) waiting() engine.JobID {
 	b.t.Helper()
-	id := b.submit(spec(engine.Medium, "run"))
+	id := b.submit(shared(spec(engine.Medium, "run")))
 	b.until(id, "waiting for its turn", func(j api.Job) bool { return j.Reason != nil && j.Reason.Code == engine.WaitingForDevice })
 	return id
 }
@@ -169,7 +176,7 @@ func TestPermissions(t *testing.T) {
 			name string
 			c    api.Caller
 			want rule
-		}{{"owner", b.caller(), p.owner}, {"admin", root, p.admin}, {"other", mallory, p.other}} {
+		}{{"owner", b.caller(), p.owner}, {"admin", root, p.admin}, {"group", friend, p.group}, {"other", mallory, p.other}} {
 			t.Run(p.word+" by "+cell.name, func(t *testing.T) {
 				id := d.ready(b)
 				had := len(b.trail(id))
@@ -178,6 +185,10 @@ func TestPermissions(t *testing.T) {
 					b.refused(t, d, cell.c, id, api.CodeInvalid, "say why")
 					had++
 					note = "maintenance at five"
+				}
+				if cell.want == gain { // TestPreemptFor has what then is allowed
+					b.refused(t, d, cell.c, id, api.CodeForbidden, "--for")
+					return
 				}
 				if cell.want == no {
 					b.refused(t, d, cell.c, id, api.CodeForbidden, "only")
@@ -251,7 +262,7 @@ func TestLookingIntoAJob(t *testing.T) {
 	for c, want := range map[string]struct {
 		api.Caller
 		look bool
-	}{"owner": {b.caller(), true}, "admin": {root, true}, "other": {mallory, false}} {
+	}{"owner": {b.caller(), true}, "admin": {root, true}, "group": {friend, true}, "other": {mallory, false}} {
 		det, err := b.d.Show(t.Context(), want.Caller, id)
 		if err != nil || (det.Spec != nil) != want.look || (det.Command != "") != want.look || (len(det.Events) > 0) != want.look {
 			t.Errorf("%s sees %+v, %v", c, det, err)
@@ -318,9 +329,9 @@ func TestWhoReadsTheTrail(t *testing.T) {
 // The page has the table as the code has it.
 func TestPermissionsPage(t *testing.T) {
 	var want strings.Builder
-	words := map[rule]string{no: "no", yes: "yes", reason: "with a reason"}
+	words := map[rule]string{no: "no", yes: "yes", reason: "with a reason", gain: "for a job of theirs"}
 	for _, p := range permissions {
-		fmt.Fprintf(&want, "| `%s` | %s | %s | %s | %s |\n", p.word, p.what, words[p.owner], words[p.admin], words[p.other])
+		fmt.Fprintf(&want, "| `%s` | %s | %s | %s | %s | %s |\n", p.word, p.what, words[p.owner], words[p.admin], words[p.group], words[p.other])
 	}
 	page, err := os.ReadFile("../../docs/permissions.md")
 	if err != nil || !strings.Contains(string(page), want.String()) {

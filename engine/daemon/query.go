@@ -99,7 +99,7 @@ func (d *Daemon) Show(ctx context.Context, c api.Caller, id engine.JobID) (api.J
 		return det, err
 	}
 	det.Job = redact(det.Job, c)
-	if may(c, actLook, j.Owner) != yes {
+	if may(c, actLook, subjectOf(&j)) != yes {
 		for i := range det.Attempts {
 			a := &det.Attempts[i]
 			*a = api.Attempt{Number: a.Number, Allocation: a.Allocation, Grants: a.Grants, Granted: a.Granted, Started: a.Started, Ended: a.Ended}

@@ -70,6 +70,12 @@ func (d *Daemon) preempt(e *entry, c api.Caller, a action, note string) error {
 	if err := permit(c, a, j, note); err != nil {
 		return err
 	}
+	return d.stopForPreemption(e, c, a, byWhom("preempted", c, note), note)
+}
+
+// stopForPreemption is preempt for who may.
+func (d *Daemon) stopForPreemption(e *entry, c api.Caller, a action, text, note string) error {
+	j := &e.job
 	switch {
 	case j.State.Final():
 		return alreadyEnded(j)
@@ -78,7 +84,7 @@ func (d *Daemon) preempt(e *entry, c api.Caller, a action, note string) error {
 	case j.StopReason == engine.StopCancelled, j.StopReason == engine.StopTimeLimit:
 		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s is being stopped for good: %s", j.ID, j.StopReason)}
 	}
-	return d.saved(d.stopActive(e, engine.StopPreempted, byWhom("preempted", c, note), d.audit(c, a, j, note, "")))
+	return d.saved(d.stopActive(e, engine.StopPreempted, text, d.audit(c, a, j, note, "")))
 }
 
 // saved turns a refusal of the disk into an answer for the caller.

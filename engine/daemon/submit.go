@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -111,6 +112,11 @@ func (d *Daemon) complete(c api.Caller, s engine.Spec) (engine.Spec, error) {
 	if err := d.granted(c, terms, s); err != nil {
 		return s, err
 	}
+	gid, err := d.sharedWith(c, s.Group)
+	if err != nil {
+		return s, err
+	}
+	s.GroupID = gid
 	prof, err := profiles.Get(s.Profile)
 	if err != nil {
 		return s, invalid(err)
@@ -130,6 +136,27 @@ func (d *Daemon) complete(c api.Caller, s engine.Spec) (engine.Spec, error) {
 	}
 	s.Env = maps.Clone(s.Env)
 	return s, nil
+}
+
+// sharedWith is the number of the group that a job is shared with: one of the caller's own.
+func (d *Daemon) sharedWith(c api.Caller, name string) (uint32, error) {
+	if name == "" {
+		return 0, nil
+	}
+	bad := func(why string) (uint32, error) {
+		return 0, &api.Error{Code: api.CodeInvalid, Message: fmt.Sprintf("group %q: %s", name, why), Hint: "Your groups: id -nG"}
+	}
+	if d.o.GroupID == nil {
+		return bad("a personal daemon shares with nobody")
+	}
+	gid, err := d.o.GroupID(name)
+	switch {
+	case err != nil:
+		return bad("this machine does not know it")
+	case gid == 0 || !slices.Contains(groupsOfCaller(c), gid):
+		return bad("you are not a member of it")
+	}
+	return gid, nil
 }
 
 // granted refuses a class, a time limit or an image that the rules do not give the caller. Classes and time limits of an

@@ -40,6 +40,11 @@ func (d *Daemon) SetPolicy(p Policy) {
 	_ = d.do(d.runCtx, d.queue.kick)
 }
 
+// SetConfigProblem says what is wrong with the configuration file, for doctor; empty when nothing is.
+func (d *Daemon) SetConfigProblem(text string) {
+	d.configProblem.Store(&text)
+}
+
 // termsFor are the rules for somebody whose groups are known.
 func (p *Policy) termsFor(user string, groups []uint32) quota.Terms {
 	t := p.People.For(user, groups)

@@ -168,7 +168,7 @@ func (d *Daemon) mayUpdate(e *entry, c api.Caller, is engine.Spec, note string) 
 			need(actRaise)
 		}
 	}
-	if len(acts) == 0 && may(c, actUpdate, j.Owner) != yes && may(c, actLimit, j.Owner) != yes {
+	if len(acts) == 0 && may(c, actUpdate, subjectOf(j)) != yes && may(c, actLimit, subjectOf(j)) != yes {
 		need(actUpdate) // that nothing would change is not a stranger's to learn
 	}
 	switch {

@@ -18,6 +18,7 @@ func jobView(j *engine.Job) *api.Job {
 		Request: j.Spec.Request, TimeLimit: j.Spec.TimeLimit,
 		Submitted: j.Submitted, Started: j.Started, Ended: j.Ended, Attempt: j.Attempts, Preemptions: j.Preemptions, StopReason: j.StopReason,
 		ExitCode: j.ExitCode, Message: j.Message, Command: commandLine(j.Spec.Command),
+		Group: j.Spec.Group, GroupID: j.Spec.GroupID,
 	}
 }
 
@@ -69,7 +70,7 @@ func (d *Daemon) grants(list []engine.Grant) []api.Grant {
 func redact(v api.Job, c api.Caller) api.Job {
 	owner := engine.User{UID: v.UID, Name: v.Owner}
 	v.Mine = owner.Is(c.User)
-	if may(c, actLook, owner) != yes {
+	if may(c, actLook, subject{owner, v.GroupID}) != yes {
 		v.Command, v.Message, v.Progress = "", "", ""
 		if v.Reason != nil && v.Reason.Code == engine.AgentUnavailable {
 			r := *v.Reason

@@ -115,7 +115,7 @@ func (v View) simulated() bool { return v.Daemon != nil && v.Daemon.Simulated }
 // Check judges a view. The order is fixed: what everything else needs comes first.
 func Check(v View) []Finding {
 	var out []Finding
-	for _, check := range []func(View) []Finding{daemon, state, driver, cards, toolkit, specs, nodes} {
+	for _, check := range []func(View) []Finding{daemon, configuration, state, driver, cards, toolkit, specs, nodes} {
 		out = append(out, check(v)...)
 	}
 	if v.UID == 0 {

@@ -54,6 +54,7 @@ func TestEachFinding(t *testing.T) {
 			"daemon problem: nobody answers | systemctl status gputop"},
 		{"another version", func(v *View) { v.Client = "2.0" }, "daemon warning: is version 1.0 and this gputop is 2.0 | sudo systemctl restart gputop"},
 		{"another version, personal", func(v *View) { v.Client, v.Daemon.Mode = "2.0", "personal" }, "daemon warning: was upgraded alone | kill 7"},
+		{"bad configuration", func(v *View) { v.Daemon.ConfigProblem = "[3:1] unknown field" }, "configuration warning: stays in force: [3:1] unknown field"},
 		{"state closed", func(v *View) { v.Daemon.StateWritable = false }, "state problem: /var/lib/gputop, cannot be written | ls -ld /var/lib/gputop"},
 		{"state's disk full", func(v *View) { v.Daemon.StateFree = ref(engine.MiB) }, "state problem: 1MiB free in /var/lib/gputop | df -h /var/lib/gputop"},
 		{"state's disk nearly full", func(v *View) { v.Daemon.StateFree = ref(engine.GiB) }, "state warning: only 1GiB free | df -h /var/lib/gputop"},

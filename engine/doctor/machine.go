@@ -37,6 +37,13 @@ func state(v View) []Finding {
 	return directory("state", "gputop's state", Directory{Path: v.Daemon.StateDir, Writable: v.Daemon.StateWritable, Free: v.Daemon.StateFree}, "is full: nothing can be submitted")
 }
 
+func configuration(v View) []Finding {
+	if v.Daemon == nil || v.Daemon.ConfigProblem == "" {
+		return nil
+	}
+	return one("configuration", Warning, "the file was not taken, and what was read before stays in force: "+v.Daemon.ConfigProblem, "")
+}
+
 // directory judges a place that gputop writes to.
 func directory(check, what string, d Directory, full string) []Finding {
 	switch {

@@ -163,6 +163,7 @@ func readScalars(p *problems, f Fields, s *engine.Spec) {
 			p.addf("time-limit", "%s is more than the %d days allowed", f.TimeLimit, int(engine.MaxTimeLimit.Hours()/24))
 		}
 	}
+	s.Group = strings.TrimSpace(f.Group)
 	if f.Retries != "" {
 		if s.Retries, err = strconv.Atoi(strings.TrimSpace(f.Retries)); err != nil {
 			p.addf("retries", "%q: want a whole number such as 2", f.Retries)

@@ -17,6 +17,8 @@ type Fields struct {
 	GPUs, GPUMemory, GPUFraction   string
 	Class, TimeLimit, CPUs, Memory string
 	Retries, Output, Workdir       string
+	// Group is a Unix group of the caller's.
+	Group string
 	// Mounts are src[:dst[:ro|rw]].
 	Mounts []string
 	// Env are NAME=VALUE, or NAME for the caller's own value.
@@ -135,6 +137,7 @@ var flags = []Flag{
 	one("retries", "N", "how often to try again when the program itself fails (default 0)", func(f *Fields) *string { return &f.Retries }),
 	one("output", "FILE", "copy the job's output to this file; %j is the job id, %a the attempt", func(f *Fields) *string { return &f.Output }),
 	one("workdir", "DIR", "directory to run in (default: the current one)", func(f *Fields) *string { return &f.Workdir }),
+	one("group", "GROUP", "a Unix group of yours whose members may look into the job and read its output", func(f *Fields) *string { return &f.Group }),
 	many("mount", "SRC[:DST[:ro]]", "another directory or file for the job (repeatable)", func(f *Fields) *[]string { return &f.Mounts }),
 	many("env", "NAME[=VALUE]", "a variable for the job; NAME alone takes yours (repeatable)", func(f *Fields) *[]string { return &f.Env }),
 	one("env-file", "FILE", "variables from a file, one NAME=VALUE per line", func(f *Fields) *string { return &f.EnvFile }),

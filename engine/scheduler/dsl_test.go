@@ -225,7 +225,7 @@ func showReason(r engine.Reason) string {
 	b.WriteString(string(r.Code))
 	switch r.Unit {
 	case "":
-	case UnitBytes:
+	case engine.UnitBytes:
 		fmt.Fprintf(&b, " %s/%s", engine.Bytes(r.Needed), engine.Bytes(r.Free))
 	default:
 		fmt.Fprintf(&b, " %d/%d %s", r.Needed, r.Free, r.Unit)

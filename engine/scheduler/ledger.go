@@ -63,11 +63,11 @@ func (l *ledger) over(accounts []int, a amount) (engine.Reason, bool) {
 			return limited && more > 0 && held+more > int64(limit)
 		}
 		switch {
-		case exceeds(q.GPUs != nil, UnitMilliGPUs, a.milliGPUs, h.milliGPUs, float64(milliGPUs(value(q.GPUs)))),
-			exceeds(q.Jobs != nil, UnitJobs, int64(a.jobs), int64(h.jobs), float64(value(q.Jobs))),
-			exceeds(q.Memory != nil, UnitBytes, int64(a.memory), int64(h.memory), float64(value(q.Memory))):
+		case exceeds(q.GPUs != nil, engine.UnitMilliGPUs, a.milliGPUs, h.milliGPUs, float64(milliGPUs(value(q.GPUs)))),
+			exceeds(q.Jobs != nil, engine.UnitJobs, int64(a.jobs), int64(h.jobs), float64(value(q.Jobs))),
+			exceeds(q.Memory != nil, engine.UnitBytes, int64(a.memory), int64(h.memory), float64(value(q.Memory))):
 			return out, true
-		case exceeds(q.CPUs != nil, UnitCores, a.milli, h.milli, float64(milliOf(value(q.CPUs)))):
+		case exceeds(q.CPUs != nil, engine.UnitCores, a.milli, h.milli, float64(milliOf(value(q.CPUs)))):
 			out.Needed, out.Free = (out.Needed+999)/1000, out.Free/1000
 			return out, true
 		}
@@ -151,20 +151,5 @@ type quotaError struct {
 }
 
 func (e *quotaError) Error() string {
-	return "asks for " + Amount(e.why.Needed, e.why.Unit) + "; the quota of " + e.account + " is " + Amount(e.why.Free, e.why.Unit) + " at once"
-}
-
-// Amount is a reason's amount in words: "2 GPUs", "12GiB", "4 CPU cores", "1 job".
-func Amount(n int64, unit string) string {
-	switch unit {
-	case UnitBytes:
-		return engine.Bytes(n).String()
-	case UnitMilliGPUs:
-		return engine.Count(float64(n)/1000, "GPU")
-	case UnitCores:
-		return engine.Count(float64(n), "CPU core")
-	case UnitJobs:
-		return engine.Count(float64(n), "job")
-	}
-	return engine.Count(float64(n), "GPU")
+	return "asks for " + engine.Amount(e.why.Needed, e.why.Unit) + "; the quota of " + e.account + " is " + engine.Amount(e.why.Free, e.why.Unit) + " at once"
 }

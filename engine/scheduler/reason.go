@@ -33,9 +33,9 @@ func (c *capacity) hostReason(r engine.Request) engine.Reason {
 	}
 	if least.milli > free.milli {
 		return engine.Reason{Code: code, Needed: (least.milli + 999) / 1000, Free: free.milli / 1000,
-			Unit: UnitCores}
+			Unit: engine.UnitCores}
 	}
-	return engine.Reason{Code: code, Needed: int64(least.memory), Free: int64(free.memory), Unit: UnitBytes}
+	return engine.Reason{Code: code, Needed: int64(least.memory), Free: int64(free.memory), Unit: engine.UnitBytes}
 }
 
 // smallestPart is the least part of the box's GPUs a share is on any card that has room for it.
@@ -54,7 +54,7 @@ func (c *capacity) smallestPart(r engine.Request) float64 {
 }
 
 func (c *capacity) wholeReason(n int) engine.Reason {
-	out := engine.Reason{Needed: int64(n), Free: int64(c.countWhole()), Unit: UnitDevices}
+	out := engine.Reason{Needed: int64(n), Free: int64(c.countWhole()), Unit: engine.UnitDevices}
 	var foreign, fits int
 	gone := -1
 	for i := range c.cards {
@@ -83,7 +83,7 @@ func (c *capacity) wholeReason(n int) engine.Reason {
 }
 
 func (c *capacity) shareReason(r engine.Request) engine.Reason {
-	out := engine.Reason{Code: engine.BlockedBySize, Unit: UnitBytes}
+	out := engine.Reason{Code: engine.BlockedBySize, Unit: engine.UnitBytes}
 	var foreign, fits int
 	var largest engine.Bytes
 	gone := -1

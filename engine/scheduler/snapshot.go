@@ -116,13 +116,3 @@ type Start struct {
 	Job        engine.JobID
 	Allocation engine.Allocation
 }
-
-// The words in Reason.Unit.
-const (
-	UnitDevices = "devices"
-	UnitBytes   = "bytes"
-	UnitCores   = "cores"
-	UnitJobs    = "jobs"
-	// UnitMilliGPUs is thousandths of a GPU, for quotas, in which shares count.
-	UnitMilliGPUs = "milli-gpus"
-)

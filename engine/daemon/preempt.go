@@ -1,0 +1,67 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"gputop/engine"
+	"gputop/engine/api"
+)
+
+// PreemptFor stops somebody's running job for a waiting job of the caller's own that gains by it.
+func (d *Daemon) PreemptFor(ctx context.Context, c api.Caller, id, gains engine.JobID, note string) (api.Job, error) {
+	return d.changeJob(ctx, c, id, func(e *entry) error {
+		if err := d.mayGain(c, e, gains); err != nil {
+			return err
+		}
+		return d.stopForPreemption(e, c, actPreempt, byWhom("preempted for job "+gains.String(), c, note), note)
+	})
+}
+
+// mayGain refuses a preemption that the rules do not give: the pending job is the caller's and could have the place, its
+// class is high and still granted to the caller, and that of the running job is lower and gives way.
+func (d *Daemon) mayGain(c api.Caller, e *entry, gains engine.JobID) error {
+	if r := may(c, actPreempt, subjectOf(&e.job)); r == yes || r == reason {
+		return nil // anyway
+	}
+	p := d.state.jobs[gains]
+	terms := d.callerTerms(c)
+	refuse := func(format string, args ...any) error {
+		return &refusal{action: actPreempt, job: e.job.ID, owner: e.job.Owner, note: "for job " + gains.String(),
+			err: &api.Error{Code: api.CodeForbidden, Message: fmt.Sprintf("job %s belongs to %s, and is not preempted for job %s: ", e.job.ID, e.job.Owner.Name, gains) + fmt.Sprintf(format, args...),
+				Hint: "A waiting job of yours with class high may have a job of a lower class that gives way stopped; an admin, any."}}
+	}
+	class := e.job.Spec.Class
+	switch {
+	case p == nil || !p.job.Owner.Is(c.User):
+		return refuse("that is no waiting job of yours")
+	case !p.job.State.Queued() || p.job.Held || !p.job.Prepared:
+		return refuse("that job is not ready and waiting")
+	case p.job.Spec.Class < engine.High:
+		return refuse("its class is %s, which preempts nobody", p.job.Spec.Class)
+	case !terms.MayUse(p.job.Spec.Class) && !c.Admin:
+		return refuse("class %s is not granted to you any more", p.job.Spec.Class)
+	case class >= p.job.Spec.Class:
+		return refuse("the running job's class, %s, is not lower", class)
+	case !slices.Contains(d.policy().Preemptible, class):
+		return refuse("jobs of class %s do not give way here", class)
+	case p.reason != nil && p.reason.Code == engine.OverQuota:
+		return refuse("your job waits for its quota and would not start")
+	case !d.wouldHelp(e, p):
+		return refuse("it would not start any sooner")
+	}
+	return nil
+}
+
+// wouldHelp says whether what the running job holds is of a kind that the waiting one asks for.
+func (d *Daemon) wouldHelp(running, waiting *entry) bool {
+	a := d.state.newest(&running.job)
+	if a == nil || !a.Allocation.State.Holds() {
+		return false
+	}
+	if waiting.job.Spec.Request.WantsGPU() {
+		return len(a.Allocation.Grants) > 0
+	}
+	return true
+}
