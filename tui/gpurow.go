@@ -124,6 +124,9 @@ func (p *gpuPanel) card(r *row, g *api.GPU, c gpuColumns) {
 	}
 	r.gap(1)
 	i, word := s.health(g.Health)
+	if r := g.HeldBack(p.box.gpus.Time); r != nil && g.Health == engine.HealthOK {
+		i, word = s.warn, heldBackWord(r)
+	}
 	r.cell(i, word, c.health)
 	r.gap(1)
 	if g.Health != engine.HealthOK && g.HealthDetail != "" {
@@ -277,6 +280,14 @@ func (s *styles) health(h engine.Health) (ink, string) {
 		return s.bad, "FAULT"
 	}
 	return s.warn, s.clean(string(h))
+}
+
+// heldBackWord is what a card is that takes no new job of everybody's.
+func heldBackWord(r *api.Reservation) string {
+	if r.Drain {
+		return "drain"
+	}
+	return "booked"
 }
 
 func strip(s string) string { return ansi.Strip(s) }

@@ -103,6 +103,13 @@ func (p *gpuPanel) statusText() string {
 	if g.Health != engine.HealthOK && g.HealthDetail != "" {
 		parts = append(parts, p.sty.clean(g.HealthDetail))
 	}
+	if r := g.HeldBack(p.box.gpus.Time); r != nil {
+		text := p.sty.clean(r.Whose)
+		if !r.To.IsZero() {
+			text += " until " + r.To.Local().Format("Mon 15:04")
+		}
+		parts = append(parts, text)
+	}
 	for _, pr := range g.Processes {
 		if pr.Job == 0 {
 			parts = append(parts, fmt.Sprintf("outside the queue: pid %d of %s, %s", pr.PID, p.sty.clean(pr.User), p.sty.clean(pr.Command)))

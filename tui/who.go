@@ -97,5 +97,8 @@ func (p *gpuPanel) nobody(g *api.GPU, device engine.DeviceID) word {
 	if !whole {
 		return word{p.sty.dim, "idle", "idle"} // the queue does not hand out MIG devices: none is free to be had
 	}
+	if r := g.HeldBack(p.box.gpus.Time); r != nil {
+		return word{p.sty.dim, p.sty.clean(r.Whose), heldBackWord(r)}
+	}
 	return word{p.sty.dim, "free", "free"}
 }

@@ -319,3 +319,20 @@ func (b *box) Diagnose(ctx context.Context, c api.Caller) (api.Diagnosis, error)
 }
 
 func (b *box) ServeAgent(ctx context.Context, c api.Caller, conn net.Conn) {}
+
+func (b *box) Reserve(_ context.Context, c api.Caller, r api.ReserveRequest) (api.ReserveResponse, error) {
+	v := engine.Reservation{ID: 3, Drain: r.Drain, Devices: r.Devices, From: r.From, To: r.To, Reason: r.Reason, By: c.User}
+	return api.ReserveResponse{Reservation: api.Reservation{Reservation: v, Indices: []int{0}, Whose: v.Whose()}, Warnings: []string{"job 9 may run longer"}}, nil
+}
+
+func (b *box) Reserved(context.Context, api.Caller) ([]api.Reservation, error) {
+	return []api.Reservation{{Reservation: engine.Reservation{ID: 3}, Indices: []int{0, 1}, Whose: "reserved for group course"}}, nil
+}
+
+func (b *box) Unreserve(_ context.Context, _ api.Caller, id engine.ReservationID, _ string) (api.Reservation, error) {
+	return api.Reservation{Reservation: engine.Reservation{ID: id}}, nil
+}
+
+func (b *box) Undrain(_ context.Context, _ api.Caller, r api.UndrainRequest) ([]api.Reservation, error) {
+	return []api.Reservation{}, nil
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -90,7 +91,7 @@ func (c *cli) snapshot(ctx context.Context, client *api.Client) error {
 	case len(gpus.GPUs) == 0:
 		b.WriteString("No GPUs.\n")
 	default:
-		b.WriteString(gpuTable(gpus.GPUs).String())
+		b.WriteString(gpuTable(gpus.GPUs, c.now()).String())
 	}
 	fmt.Fprintf(&b, "\n%s\n", counts(jobs))
 	if len(jobs) > 0 {
@@ -114,7 +115,7 @@ func counts(jobs []api.Job) string {
 	return fmt.Sprintf("%d running, %d queued, %d ended", active, queued, over)
 }
 
-func gpuTable(gpus []api.GPU) *table {
+func gpuTable(gpus []api.GPU, now time.Time) *table {
 	t := newTable("GPU", "MODEL", "MEMORY", "SM", "TEMP", "POWER", "ON IT")
 	t.right[2], t.right[3], t.right[4], t.right[5] = true, true, true, true
 	t.most[1] = 32
@@ -125,6 +126,9 @@ func gpuTable(gpus []api.GPU) *table {
 			continue
 		}
 		t.add(fmt.Sprint(g.Index), g.Model, memory(g.MemoryUsed, g.MemoryTotal), share(g.SM), optional(g.Temperature, "%d°C"), power(g), whoIsOn(g, g.UUID))
+		if r := g.HeldBack(now); r != nil {
+			t.add("", "", "", "", "", "", r.Whose)
+		}
 		for _, m := range g.MIG {
 			t.add("", "  MIG "+m.Profile, memory(m.MemoryUsed, m.MemoryTotal), share(m.SM), "", "", whoIsOn(g, m.UUID))
 		}

@@ -129,21 +129,39 @@ func groupID(name string) (uint32, error) {
 	return uint32(n), err
 }
 
+// userID is the number of a user.
+func userID(name string) (uint32, error) {
+	return within(func() (uint32, error) {
+		u, err := user.Lookup(name)
+		if err != nil {
+			return 0, err
+		}
+		n, err := strconv.ParseUint(u.Uid, 10, 32)
+		return uint32(n), err
+	})
+}
+
 // lookupGroup asks NSS, and does not wait for one that hangs.
 func lookupGroup(name string) (*user.Group, error) {
+	return within(func() (*user.Group, error) { return user.LookupGroup(name) })
+}
+
+// within asks NSS, and does not wait for one that hangs.
+func within[T any](ask func() (T, error)) (T, error) {
 	type answer struct {
-		g   *user.Group
+		v   T
 		err error
 	}
 	got := make(chan answer, 1)
 	go func() {
-		g, err := user.LookupGroup(name)
-		got <- answer{g, err}
+		v, err := ask()
+		got <- answer{v, err}
 	}()
 	select {
 	case a := <-got:
-		return a.g, a.err
+		return a.v, a.err
 	case <-time.After(groupWait):
-		return nil, fmt.Errorf("the user database (NSS) does not answer within %v", groupWait)
+		var none T
+		return none, fmt.Errorf("the user database (NSS) does not answer within %v", groupWait)
 	}
 }

@@ -192,7 +192,7 @@ func (f *serveFlags) options(conf config, st *store.Store, log *slog.Logger) (da
 		System: daemon.System{Now: time.Now, Boottime: host.Boottime, BootID: boot, CPUs: host.CPUs(), Memory: host.Memory(),
 			Process: host.ReadProcess, Groups: host.Groups, Kill: host.Kill}}
 	if f.shared {
-		o.Mode, o.LeaseDir, o.GroupID = daemon.Shared, f.cdiDir, groupID
+		o.Mode, o.LeaseDir, o.GroupID, o.UserID = daemon.Shared, f.cdiDir, groupID, userID
 		if f.cdiDir != "/var/run/cdi" {
 			o.SpecDirs = append(o.SpecDirs, f.cdiDir)
 		}

@@ -21,6 +21,7 @@ type Caller struct {
 type Backend interface {
 	Jobs
 	Changes
+	Reservations
 	Info(c Caller) Info
 	GPUs(c Caller) GPUs
 	// Diagnose says what of this machine decides whether the caller's jobs can run; it starts the caller's agent.

@@ -187,3 +187,20 @@ func start(t testing.TB, f *fake, o ServerOptions) *Client {
 	})
 	return c
 }
+
+func (f *fake) Reserve(_ context.Context, c Caller, r ReserveRequest) (ReserveResponse, error) {
+	v := engine.Reservation{ID: 3, Drain: r.Drain, Devices: r.Devices, From: r.From, To: r.To, Reason: r.Reason, By: c.User}
+	return ReserveResponse{Reservation: Reservation{Reservation: v, Indices: []int{0}, Whose: v.Whose()}, Warnings: []string{"job 9 may run longer"}}, nil
+}
+
+func (f *fake) Reserved(context.Context, Caller) ([]Reservation, error) {
+	return []Reservation{{Reservation: engine.Reservation{ID: 3}, Indices: []int{0, 1}, Whose: "reserved for group course"}}, nil
+}
+
+func (f *fake) Unreserve(_ context.Context, _ Caller, id engine.ReservationID, _ string) (Reservation, error) {
+	return Reservation{Reservation: engine.Reservation{ID: id}}, nil
+}
+
+func (f *fake) Undrain(_ context.Context, _ Caller, r UndrainRequest) ([]Reservation, error) {
+	return []Reservation{}, nil
+}

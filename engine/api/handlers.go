@@ -51,6 +51,7 @@ func (s *Server) routes() {
 	s.mux.Handle("POST /v1/jobs/{id}/cancel", s.job(s.stop(engine.StopCancelled)))
 	s.mux.Handle("POST /v1/jobs/{id}/preempt", s.job(s.stop(engine.StopPreempted)))
 	s.changes()
+	s.reservations()
 	s.mux.Handle("GET /v1/jobs/{id}/wait", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Wait(r.Context(), c, id) }))
 	s.mux.HandleFunc("GET /v1/jobs/{id}/logs", s.logs)
 	s.mux.Handle("GET /v1/jobs/{id}/exec", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Exec(r.Context(), c, id) }))

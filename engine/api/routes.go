@@ -22,4 +22,8 @@ package api
 //	     … &from=ATTEMPT.OFFSET.FILE    from behind such a piece on
 //	GET  /v1/jobs/{id}/exec             -> ExecTarget
 //	GET  /v1/audit?since=TIME&user=NAME&limit=N   -> Audit
+//	GET  /v1/reservations               -> []Reservation
+//	POST /v1/reservations               ReserveRequest -> ReserveResponse
+//	POST /v1/reservations/{id}/remove   StopRequest -> Reservation
+//	POST /v1/undrain                    UndrainRequest -> []Reservation: the drains that are left
 //	POST /v1/agent                      Upgrade: gputop-agent; the connection becomes an agentrpc link

@@ -171,9 +171,11 @@ type GPU struct {
 	engine.GPU
 	Processes []Process `json:"processes,omitempty"`
 	// Promised is the memory promised to jobs, in bytes; Foreign what processes outside the queue hold.
-	Promised engine.Bytes   `json:"promised_bytes"`
-	Foreign  engine.Bytes   `json:"foreign_bytes"`
-	Jobs     []engine.JobID `json:"jobs,omitempty"`
+	Promised engine.Bytes `json:"promised_bytes"`
+	Foreign  engine.Bytes `json:"foreign_bytes"`
+	// Reservations are the times in which it is promised to people, or drained, now and later.
+	Reservations []Reservation  `json:"reservations,omitempty"`
+	Jobs         []engine.JobID `json:"jobs,omitempty"`
 }
 
 // Process is one process on a device (a card or a MIG device).

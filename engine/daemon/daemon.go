@@ -53,7 +53,9 @@ type Options struct {
 	Groups func(uid uint32) ([]uint32, error)
 	// GroupID is the number of a group by its name; nil knows none.
 	GroupID func(name string) (uint32, error)
-	Log     *slog.Logger
+	// UserID is the number of a user by their name; nil knows none.
+	UserID func(name string) (uint32, error)
+	Log    *slog.Logger
 }
 
 // System is the machine as the daemon sees it; tests give their own.
@@ -101,6 +103,8 @@ type Daemon struct {
 	current atomic.Pointer[Policy]
 	people  map[uint32]*person
 	asking  bool
+	// reserved are the reservations and drains that are not over.
+	reserved []engine.Reservation
 	// configProblem is why the configuration file is not what is in force.
 	configProblem atomic.Pointer[string]
 	// specsAt is when the cards' specs were looked at last, and specsBusy that they are being looked at.
@@ -119,6 +123,10 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the state: %w", err)
 	}
+	reserved, err := o.Store.Reservations(ctx)
+	if err != nil {
+		return nil, err
+	}
 	ended, err := o.Store.Ended(ctx, 0, recentEnded)
 	if err != nil {
 		return nil, fmt.Errorf("load ended jobs: %w", err)
@@ -129,6 +137,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	d.agents = newAgents(d)
 	d.images = newImageCache(o.System.Now)
 	d.unsaved, d.applyFact = map[engine.JobID]bool{}, o.Store.ApplyFact
+	d.reserved = reserved
 	d.people = map[uint32]*person{}
 	d.current.Store(&o.Policy)
 	d.queue, d.told = newQueue(), &told{at: map[toldKey]time.Time{}}
@@ -234,6 +243,7 @@ func (d *Daemon) tick() {
 	d.agents.reap()
 	d.checkSpecs()
 	d.askGroups()
+	d.keepReservations()
 	if d.state.queued > 0 {
 		d.queue.kick()
 	}

@@ -67,7 +67,7 @@ func (b *box) start() {
 	for i := range b.cards {
 		devices = append(devices, cdi.SimulatedDevice{Name: cardName(i), HostPath: "/dev/null", ContainerPath: "/dev/nvidia0"})
 	}
-	b.d, err = New(ctx, Options{Mode: Shared, GroupID: func(string) (uint32, error) { return sharedGID, nil }, Groups: b.groups, Store: st, Devices: devices, Policy: DefaultPolicy(), Log: log,
+	b.d, err = New(ctx, Options{Mode: Shared, GroupID: func(string) (uint32, error) { return sharedGID, nil }, Groups: b.groups, UserID: userID, Store: st, Devices: devices, Policy: DefaultPolicy(), Log: log,
 		StartAgent: func(engine.User) error {
 			if !b.silent.Load() {
 				b.agent.connect(ctx, b.d, &b.done)
@@ -95,6 +95,13 @@ func (b *box) start() {
 			sleep(ctx, 20*time.Millisecond)
 		}
 	}()
+}
+
+func userID(name string) (uint32, error) {
+	if name == "somebody" {
+		return 5555, nil
+	}
+	return 0, errors.New("not here")
 }
 
 func cardName(i int) string { return "GPU-" + string(rune('a'+i)) }

@@ -148,6 +148,7 @@ func (d *Daemon) schedulable() ([]scheduler.Device, bool) {
 		g := &st.sample.GPUs[i]
 		ds := st.devices[g.UUID]
 		dev := scheduler.Device{ID: g.UUID, Index: g.Index, Model: g.Model, Usable: g.Usable(), Foreign: ds.foreign,
+			Windows:     d.windows(g.UUID),
 			ForeignBusy: d.o.Mode == Personal && (ds.foreignProcesses > 0 || ds.elsewhere > d.o.System.Boottime())}
 		if g.Temperature != nil {
 			dev.Temperature = *g.Temperature

@@ -32,6 +32,7 @@ const (
 	actLimit
 	actRaise
 	actAudit
+	actReserve
 	actions
 )
 
@@ -72,6 +73,7 @@ var permissions = [actions]permission{
 	actLimit:        {"time-limit", "change its time limit while it waits, or lower it while it runs", yes, yes, no, no},
 	actRaise:        {"raise-limit", "raise its time limit while it runs", no, yes, no, no},
 	actAudit:        {"audit", "read who did, or was refused, what to it", yes, yes, no, no},
+	actReserve:      {"reserve", "promise GPUs to people for a time, drain and undrain them", no, yes, no, no},
 }
 
 func (a action) String() string { return permissions[a].word }
@@ -141,6 +143,8 @@ func forbidden(a action, j *engine.Job) *api.Error {
 	case a == actPreempt:
 		e.Message = fmt.Sprintf("job %s belongs to %s; only its owner or an admin may preempt it by itself", j.ID, j.Owner.Name)
 		e.Hint = fmt.Sprintf("For a waiting job of yours with a higher class: gputop preempt %s --for JOB", j.ID)
+	case a == actReserve:
+		e.Message, e.Hint = "reservations and drains are for admins", "Ask an admin of this machine."
 	case a == actCritical:
 		e.Message, e.Hint = "class critical is for admins", "Use --class high for work that cannot wait."
 	case a == actReleaseAdmin:

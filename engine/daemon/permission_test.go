@@ -168,7 +168,7 @@ func (b *box) trail(id engine.JobID) (out []engine.AuditEntry) {
 // and is in the log and on the trail.
 func TestPermissions(t *testing.T) {
 	b := fullBox(t)
-	tested := map[action]bool{actSubmit: true, actLook: true, actAudit: true} // by the tests below
+	tested := map[action]bool{actSubmit: true, actLook: true, actAudit: true, actReserve: true} // by the tests below
 	for _, d := range deeds {
 		tested[d.act] = true
 		p := permissions[d.act]

@@ -21,6 +21,7 @@ const (
 
 // person is an owner of live jobs, as far as the rules for people go. The loop owns it.
 type person struct {
+	user   engine.User
 	groups []uint32
 	// known says that the groups were read; an old answer serves while the user database is away.
 	known bool
@@ -69,28 +70,30 @@ func groupsOfCaller(c api.Caller) []uint32 { return append([]uint32{c.GID}, c.Gr
 
 // meet takes over the groups of somebody who asks. It runs in the loop.
 func (d *Daemon) meet(c api.Caller) {
-	d.learn(c.UID, groupsOfCaller(c))
+	d.learn(c.User, groupsOfCaller(c))
 }
 
-func (d *Daemon) learn(uid uint32, groups []uint32) {
-	p := d.people[uid]
-	if p == nil {
-		p = &person{}
-		d.people[uid] = p
-	}
+func (d *Daemon) learn(u engine.User, groups []uint32) {
+	p := d.person(u)
 	p.known, p.next = true, d.o.System.Now().Add(groupsFresh)
 	if !slices.Equal(p.groups, groups) {
 		p.groups, p.terms = slices.Clone(groups), nil
 	}
 }
 
-// termsOf are the rules for an owner; ok is false while the owner's groups are not known, and a group has a rule.
-func (d *Daemon) termsOf(u engine.User) (terms quota.Terms, ok bool) {
-	p, pol := d.people[u.UID], d.policy()
-	if p == nil {
-		p = &person{}
+// person is what is known of an owner; a uid that has another name is somebody else.
+func (d *Daemon) person(u engine.User) *person {
+	p := d.people[u.UID]
+	if p == nil || !p.user.Is(u) {
+		p = &person{user: u}
 		d.people[u.UID] = p
 	}
+	return p
+}
+
+// termsOf are the rules for an owner; ok is false while the owner's groups are not known, and a group has a rule.
+func (d *Daemon) termsOf(u engine.User) (terms quota.Terms, ok bool) {
+	p, pol := d.person(u), d.policy()
 	if p.terms == nil || p.policy != pol {
 		t := pol.termsFor(u.Name, append([]uint32{u.GID}, p.groups...))
 		p.terms, p.policy = &t, pol
@@ -100,41 +103,38 @@ func (d *Daemon) termsOf(u engine.User) (terms quota.Terms, ok bool) {
 
 // askGroups reads the groups of people with live jobs, outside the loop: the user database may hang.
 func (d *Daemon) askGroups() {
-	if len(d.policy().People.Groups) == 0 || d.o.Groups == nil || d.asking {
+	if len(d.policy().People.Groups) == 0 && !d.reservedForGroups() || d.o.Groups == nil || d.asking {
 		return
 	}
 	now := d.o.System.Now()
-	var due []uint32
+	var due []engine.User
 	for _, e := range d.state.jobs {
-		p := d.people[e.job.Owner.UID]
-		if e.job.State.Final() || p != nil && now.Before(p.next) || slices.Contains(due, e.job.Owner.UID) {
+		if e.job.State.Final() {
 			continue
 		}
-		if p == nil {
-			p = &person{}
-			d.people[e.job.Owner.UID] = p
+		if p := d.person(e.job.Owner); !now.Before(p.next) {
+			p.next = now.Add(groupsRetry)
+			due = append(due, p.user)
 		}
-		p.next = now.Add(groupsRetry)
-		due = append(due, e.job.Owner.UID)
 	}
 	if len(due) == 0 {
 		return
 	}
 	d.asking = true
 	d.goWork(func(ctx context.Context) {
-		found := map[uint32][]uint32{}
-		for _, uid := range due {
-			groups, err := d.o.Groups(uid)
+		found := map[engine.User][]uint32{}
+		for _, u := range due {
+			groups, err := d.o.Groups(u.UID)
 			if err != nil {
-				d.log.Warn("groups not known, jobs under a rule for a group wait", "uid", uid, "err", err)
+				d.log.Warn("groups not known, jobs under a rule for a group wait", "user", u.Name, "err", err)
 				continue
 			}
-			found[uid] = groups
+			found[u] = groups
 		}
 		_ = d.do(ctx, func() {
 			d.asking = false
-			for uid, groups := range found {
-				d.learn(uid, groups)
+			for u, groups := range found {
+				d.learn(u, groups)
 			}
 			d.queue.kick()
 		})

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -116,6 +117,11 @@ func (d *Daemon) gpusView() *api.GPUs {
 	}
 	for _, g := range st.sample.GPUs {
 		out := api.GPU{GPU: g, Promised: promised[g.UUID], Jobs: jobs[g.UUID]}
+		for i := range d.reserved {
+			if r := &d.reserved[i]; slices.Contains(r.Devices, g.UUID) {
+				out.Reservations = append(out.Reservations, d.reservationView(r))
+			}
+		}
 		if ds := st.devices[g.UUID]; ds != nil {
 			out.Foreign = ds.foreign
 		}

@@ -97,6 +97,7 @@ func windowLine(t testing.TB, f []string, opt map[string]string) Window {
 	for _, who := range ints(t, opt["for"]) {
 		w.For[uint32(who)] = true
 	}
+	w.Drain = len(w.For) == 0
 	return w
 }
 

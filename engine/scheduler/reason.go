@@ -163,7 +163,7 @@ func (c *capacity) promised(r engine.Request) (engine.Reason, bool) {
 		}
 		out.Until = w.To
 		out.Detail = w.Name
-		if len(w.For) == 0 {
+		if w.Drain {
 			out.Code = engine.DeviceDraining
 		} else {
 			out.Code = engine.BlockedByReservation

@@ -37,8 +37,9 @@ type Window struct {
 	Name string
 	// From is when it begins and To when it ends; a zero To is open.
 	From, To time.Time
-	// For are the uids it is for; nobody while a card is drained.
-	For map[uint32]bool
+	// For are the uids it is for, of those with jobs; with Drain it is for nobody.
+	For   map[uint32]bool
+	Drain bool
 }
 
 // shuts says whether a job of somebody, from now until end (zero: unknown), would be in the window's way.

@@ -16,7 +16,7 @@ const applicationID = 0x67707470
 
 // migrations bring a file from version n to n+1; entry 0 makes a new one. A released entry never changes. What is
 // queried has a column; the body is the noun as JSON, and is what is read back.
-var migrations = []string{schemaV1, schemaV2, schemaV3}
+var migrations = []string{schemaV1, schemaV2, schemaV3, schemaV4}
 
 // AUTOINCREMENT keeps ids from being used again after rows are deleted. Foreign keys are checked at commit, so that the
 // order of changes within one call does not matter. Times are milliseconds since 1970.
@@ -80,6 +80,11 @@ CREATE TABLE forget (
 CREATE INDEX forget_owner ON forget(uid, owner, job);
 ALTER TABLE job ADD COLUMN forgotten INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX job_logs ON job(ended) WHERE final = 1 AND forgotten = 0;
+`
+
+// AUTOINCREMENT keeps the number of a reservation that is over from being another's.
+const schemaV4 = `
+CREATE TABLE reservation (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
 `
 
 // checkHeader reads what the file says of itself before SQLite opens it, for opening alone already writes: a newer
