@@ -23,6 +23,27 @@ func BenchmarkCompute(b *testing.B) {
 	}
 }
 
+// BenchmarkComputeQuota is BenchmarkCompute with a quota for each of a hundred people and one for all together, and a
+// card that is promised to some of them.
+func BenchmarkComputeQuota(b *testing.B) {
+	for _, n := range []int{10, 10_000} {
+		s := busyBox(b, n)
+		for i := range 101 {
+			s.Accounts = append(s.Accounts, Account{Name: "x", Quota: engine.Quota{GPUs: ref(float64(i % 5)), Jobs: ref(10)}})
+		}
+		for i := range s.Pending {
+			s.Pending[i].Owner, s.Pending[i].Accounts = uint32(i%100), []int{i % 100, 100}
+		}
+		s.Devices[0].Windows = []Window{{Name: "course", From: epoch.Add(time.Hour), To: epoch.Add(3 * time.Hour), For: map[uint32]bool{7: true}}}
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Compute(s, DefaultPolicy(), epoch)
+			}
+		})
+	}
+}
+
 // BenchmarkComputeBackfill has half the cards free and kept for a blocked job, so that every job behind it is a what-if.
 func BenchmarkComputeBackfill(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {

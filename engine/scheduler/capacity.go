@@ -137,7 +137,7 @@ func (c *capacity) shut(d *card) *Window {
 }
 
 // open says whether anything of the visit could be put on a card.
-func (c *capacity) open(d *card) bool { return d.usable() && c.shut(d) == nil }
+func (c *capacity) open(d *card) bool { return d.usable() && (len(d.Windows) == 0 || c.shut(d) == nil) }
 
 // wholeFree says whether a card can be given whole.
 func (c *capacity) wholeFree(d *card) bool {

@@ -83,23 +83,23 @@ func value[T any](p *T) T {
 	return *p
 }
 
-// leastOf is the least that a request can count: a share of memory counts most on the smallest card, and what it does
-// not name of the host may be next to nothing.
-func (pl *planner) leastOf(r engine.Request) amount { return leastOf(pl.s.Devices, r) }
+// largest is the memory of the largest card, in bytes.
+func largest(devices []Device) (most engine.Bytes) {
+	for i := range devices {
+		most = max(most, devices[i].Usable)
+	}
+	return most
+}
 
-func leastOf(devices []Device, r engine.Request) amount {
+// leastOf is the least that a request can count: a share of memory counts least on the largest card, and what it does
+// not name of the host may be next to nothing.
+func leastOf(largest engine.Bytes, r engine.Request) amount {
 	a := amount{host: host{milliOf(r.CPUs), r.Memory}, jobs: 1, milliGPUs: int64(r.GPUs) * 1000}
 	switch {
 	case r.GPUFraction > 0:
 		a.milliGPUs = milliGPUs(float64(r.GPUFraction))
-	case r.GPUMemory > 0:
-		var largest engine.Bytes
-		for i := range devices {
-			largest = max(largest, devices[i].Usable)
-		}
-		if largest > 0 {
-			a.milliGPUs = milliGPUs(float64(r.GPUMemory) / float64(largest))
-		}
+	case r.GPUMemory > 0 && largest > 0:
+		a.milliGPUs = milliGPUs(float64(r.GPUMemory) / float64(largest))
 	}
 	return a
 }
@@ -137,7 +137,7 @@ func (pl *planner) sizeOf(j *Pending) size {
 // WithinQuota refuses a request that an account could never have, in a sentence that follows "the job".
 func WithinQuota(s Snapshot, a Account, r engine.Request) error {
 	l := &ledger{accounts: []Account{a}, held: make([]amount, 1)}
-	why, over := l.over([]int{0}, leastOf(s.Devices, r))
+	why, over := l.over([]int{0}, leastOf(largest(s.Devices), r))
 	if !over {
 		return nil
 	}

@@ -41,6 +41,8 @@ type planner struct {
 	box   *capacity // and as it is, with what this plan starts
 	spans []span
 	books *ledger
+	// largest is the memory of the largest card, in bytes.
+	largest engine.Bytes
 	// gpu and plain keep the place of the first blocked job with and without a GPU.
 	gpu, plain *reservation
 	depth      int // GPU jobs tried behind gpu
@@ -58,7 +60,7 @@ type size struct {
 
 func newPlanner(s *Snapshot, p Policy, now time.Time) *planner {
 	pl := &planner{s: s, p: p, now: now, bare: newCapacity(*s, p), box: newCapacity(*s, p),
-		refused: map[size]*reservation{}, books: newLedger(s)}
+		refused: map[size]*reservation{}, books: newLedger(s), largest: largest(s.Devices)}
 	for i := range s.Held {
 		h := &s.Held[i]
 		cl := pl.box.claimOf(h.Allocation, h.Actual)
@@ -101,8 +103,10 @@ func (pl *planner) visit(j *Pending) {
 func (pl *planner) decide(j *Pending) (claim, engine.Reason, bool) {
 	r, gpu := j.Request, j.Request.WantsGPU()
 	// Who has their quota in use waits for their own jobs: nothing is kept for them, and nobody waits behind them.
-	if why, over := pl.books.over(j.Accounts, pl.leastOf(r)); over {
-		return claim{}, why, false
+	if len(j.Accounts) > 0 {
+		if why, over := pl.books.over(j.Accounts, leastOf(pl.largest, r)); over {
+			return claim{}, why, false
+		}
 	}
 	if !pl.box.room(r) {
 		if why, shut := pl.box.promised(r); shut {
