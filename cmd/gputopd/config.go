@@ -29,6 +29,7 @@ type fileConfig struct {
 	KeepEnded      *int        `yaml:"keep_ended_jobs"`
 	KeepLogs       string      `yaml:"keep_logs"`
 	Preemptible    []string    `yaml:"preemptible"`
+	EnableLinger   bool        `yaml:"enable_linger"`
 	Everyone       fileRule    `yaml:"everyone"`
 	Groups         []fileGroup `yaml:"groups"`
 	Users          []fileUser  `yaml:"users"`
@@ -40,6 +41,8 @@ type config struct {
 	library  string
 	interval time.Duration
 	policy   daemon.Policy
+	// linger makes users linger when their first agent starts.
+	linger bool
 	// unknown are groups with a rule that this machine does not know: the rule applies to nobody.
 	unknown []string
 }
@@ -67,7 +70,7 @@ func loadConfig(path string, named, guarded bool) (config, error) {
 }
 
 func (f fileConfig) apply(c *config) error {
-	c.simulate, c.library = f.Simulate, f.NVMLLibrary
+	c.simulate, c.library, c.linger = f.Simulate, f.NVMLLibrary, f.EnableLinger
 	for _, d := range []struct {
 		key, text string
 		into      *time.Duration

@@ -32,6 +32,7 @@ type serveFlags struct {
 	interval         time.Duration
 	// people is asked who is who, by all parts.
 	people *api.People
+	agents *agentStarter
 }
 
 func serveCommand() *cobra.Command {
@@ -199,7 +200,9 @@ func (f *serveFlags) options(conf config, st *store.Store, log *slog.Logger) (da
 	} else {
 		o.System.LockDevice = host.LockDevice
 	}
-	o.StartAgent = (&agentStarter{engineSocket: f.socket, stateDir: f.stateDir, instance: st.Instance(), shared: f.shared, groups: o.Groups, log: log}).start
+	f.agents = &agentStarter{engineSocket: f.socket, stateDir: f.stateDir, instance: st.Instance(), shared: f.shared, groups: o.Groups, log: log}
+	f.agents.linger.Store(conf.linger)
+	o.StartAgent = f.agents.start
 	return o, f.simulated(conf, st, &o)
 }
 
@@ -245,7 +248,11 @@ func (f *serveFlags) serve(ctx context.Context, d *daemon.Daemon, ln net.Listene
 	tellUnknown(log, conf)
 	path, _ := f.configPath()
 	reload := &reloader{path: path, load: f.loadConfig, inForce: conf, problem: d.SetConfigProblem, log: log,
-		take: func(c config) { d.SetPolicy(c.policy); admins.set(c.policy.AdminGroup) }}
+		take: func(c config) {
+			d.SetPolicy(c.policy)
+			admins.set(c.policy.AdminGroup)
+			f.agents.linger.Store(c.linger)
+		}}
 	argv, err := f.samplerArgv(conf, st)
 	if err != nil {
 		return err

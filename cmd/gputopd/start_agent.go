@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -28,7 +29,9 @@ type agentStarter struct {
 	instance     string
 	shared       bool
 	groups       func(uid uint32) ([]uint32, error)
-	log          *slog.Logger
+	// linger says whether users are made to linger when their first agent starts.
+	linger atomic.Bool
+	log    *slog.Logger
 }
 
 func (s *agentStarter) start(u engine.User) error {
@@ -42,6 +45,9 @@ func (s *agentStarter) start(u engine.User) error {
 	} else {
 		args = append(args, "--state-dir", filepath.Join(s.stateDir, "agent"))
 	}
+	if s.shared && systemdRuns() && s.linger.Load() && !lingers(u) {
+		s.makeLinger(u)
+	}
 	if s.shared && systemdRuns() && !hasUserManager(u) {
 		// No child instead: the unit's sandbox would keep newuidmap, and so Podman, from working.
 		if err := startManager(u); err != nil {
@@ -52,6 +58,25 @@ func (s *agentStarter) start(u engine.User) error {
 		return s.underManager(u, self, args)
 	}
 	return s.asChild(u, self, args)
+}
+
+// lingers says whether a user's processes outlive a logout.
+func lingers(u engine.User) bool {
+	_, err := os.Stat(filepath.Join("/var/lib/systemd/linger", filepath.Base(u.Name)))
+	return err == nil
+}
+
+// makeLinger has a user's processes outlive a logout. Jobs run without it, too.
+func (s *agentStarter) makeLinger(u engine.User) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "loginctl", "enable-linger", strconv.FormatUint(uint64(u.UID), 10))
+	cmd.WaitDelay = time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.log.Warn("user not made to linger", "user", u.Name, "err", err, "output", string(bytes.TrimSpace(out)))
+		return
+	}
+	s.log.Info("user made to linger: what runs for them goes on when they log out", "user", u.Name)
 }
 
 // systemdRuns says whether this machine was booted with systemd.

@@ -100,9 +100,10 @@ type Daemon struct {
 	// applyFact is the store's; tests let it fail.
 	applyFact func(context.Context, ...store.Change) error
 	// current is the policy in force; people are the owners of live jobs, and asking that their groups are being read.
-	current atomic.Pointer[Policy]
-	people  map[uint32]*person
-	asking  bool
+	current  atomic.Pointer[Policy]
+	people   map[uint32]*person
+	asking   bool
+	refusals refusals
 	// reserved are the reservations and drains that are not over.
 	reserved []engine.Reservation
 	// configProblem is why the configuration file is not what is in force.

@@ -175,9 +175,16 @@ func (d *Daemon) record(ctx context.Context, c api.Caller, err error) error {
 	if !errors.As(err, &r) {
 		return err
 	}
+	write, unwritten := d.refusals.take(c.UID, d.o.System.Now())
+	if !write {
+		return r.err
+	}
 	d.log.Warn("refused", "action", r.action.String(), "job", r.job, "owner", r.owner.Name, "user", c.Name, "uid", c.UID, "pid", c.PID, "why", r.err.Message)
 	e := d.audit(c, r.action, &engine.Job{ID: r.job, Owner: r.owner}, r.note, r.err.Message)
 	e.Allowed = false
+	if unwritten > 0 {
+		e.Text += fmt.Sprintf(" (%d others before it were not written down)", unwritten)
+	}
 	// Also for a caller who hangs up: it was tried.
 	if serr := d.store.Apply(context.WithoutCancel(ctx), store.AddAudit(e)); serr != nil {
 		d.log.Error("refusal not in the audit trail", "user", c.Name, "action", r.action.String(), "job", r.job, "err", serr)
