@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os/user"
@@ -9,7 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"gputop/engine"
 	"gputop/engine/api"
+	"gputop/engine/daemon"
 )
 
 const (
@@ -88,6 +91,18 @@ func groupsOf(p *api.People) func(uid uint32) ([]uint32, error) {
 			return nil, fmt.Errorf("groups of uid %d: %w", uid, err)
 		}
 		return groups, nil
+	}
+}
+
+// accountOf is who has a uid now.
+func accountOf(p *api.People) func(uid uint32) (engine.User, error) {
+	return func(uid uint32) (engine.User, error) {
+		u, _, err := p.Of(uid)
+		var unknown user.UnknownUserIdError
+		if errors.As(err, &unknown) {
+			return u, daemon.ErrNoAccount
+		}
+		return u, err
 	}
 }
 

@@ -193,6 +193,7 @@ func (f *serveFlags) options(conf config, st *store.Store, log *slog.Logger) (da
 		System: daemon.System{Now: time.Now, Boottime: host.Boottime, BootID: boot, CPUs: host.CPUs(), Memory: host.Memory(),
 			Process: host.ReadProcess, Groups: host.Groups, Kill: host.Kill}}
 	if f.shared {
+		o.Account = accountOf(f.people)
 		o.Mode, o.LeaseDir, o.GroupID, o.UserID = daemon.Shared, f.cdiDir, groupID, userID
 		if f.cdiDir != "/var/run/cdi" {
 			o.SpecDirs = append(o.SpecDirs, f.cdiDir)
@@ -200,7 +201,7 @@ func (f *serveFlags) options(conf config, st *store.Store, log *slog.Logger) (da
 	} else {
 		o.System.LockDevice = host.LockDevice
 	}
-	f.agents = &agentStarter{engineSocket: f.socket, stateDir: f.stateDir, instance: st.Instance(), shared: f.shared, groups: o.Groups, log: log}
+	f.agents = &agentStarter{engineSocket: f.socket, stateDir: f.stateDir, instance: st.Instance(), shared: f.shared, groups: o.Groups, account: accountOf(f.people), log: log}
 	f.agents.linger.Store(conf.linger)
 	o.StartAgent = f.agents.start
 	return o, f.simulated(conf, st, &o)

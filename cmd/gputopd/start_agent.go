@@ -29,6 +29,7 @@ type agentStarter struct {
 	instance     string
 	shared       bool
 	groups       func(uid uint32) ([]uint32, error)
+	account      func(uid uint32) (engine.User, error)
 	// linger says whether users are made to linger when their first agent starts.
 	linger atomic.Bool
 	log    *slog.Logger
@@ -38,6 +39,12 @@ func (s *agentStarter) start(u engine.User) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
+	}
+	if s.shared {
+		// Its uid may have passed to somebody else since the job was accepted.
+		if now, err := s.account(u.UID); err != nil || !now.Is(u) {
+			return fmt.Errorf("the account %s with uid %d is not there any more (found %q: %v)", u.Name, u.UID, now.Name, err)
+		}
 	}
 	args := []string{"agent", "--engine-socket", s.engineSocket}
 	if s.shared {

@@ -118,6 +118,9 @@ func (a *agents) get(ctx context.Context, u engine.User) (*link, error) {
 		}
 		problem := a.problem[u.UID]
 		a.mu.Unlock()
+		if l != nil && !l.user.Is(u) {
+			return nil, &otherAccount{was: u, now: l.user.Name}
+		}
 		if l != nil {
 			return l, nil
 		}

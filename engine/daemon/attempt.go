@@ -336,7 +336,11 @@ func (a *attempt) ended(c agentrpc.Container) *engine.Ending {
 
 // sendStop tells the container to end, until the agent has taken it or the end is seen without it.
 func (a *attempt) sendStop(ctx context.Context) *engine.Ending {
+	began := a.d.o.System.Boottime()
 	for wait := 500 * time.Millisecond; ; wait = min(2*wait, 10*time.Second) {
+		if a.d.o.System.Boottime()-began > (a.d.policy().StopGrace + killAfter).Nanoseconds() {
+			a.kill() // nobody delivers the signal; what follows sees the end
+		}
 		actx, cancel := context.WithTimeout(ctx, callTimeout)
 		l, err := a.d.agents.get(actx, a.user)
 		if err == nil {

@@ -53,9 +53,20 @@ type Options struct {
 	Groups func(uid uint32) ([]uint32, error)
 	// GroupID is the number of a group by its name; nil knows none.
 	GroupID func(name string) (uint32, error)
+	// Account is who has a uid now; its error is ErrNoAccount when nobody has. Nil is not asked. AccountsEvery is how often
+	// it is asked of people with live jobs; a minute when 0.
+	Account       func(uid uint32) (engine.User, error)
+	AccountsEvery time.Duration
 	// UserID is the number of a user by their name; nil knows none.
 	UserID func(name string) (uint32, error)
 	Log    *slog.Logger
+}
+
+func (o *Options) accountsEvery() time.Duration {
+	if o.AccountsEvery > 0 {
+		return o.AccountsEvery
+	}
+	return departedLook
 }
 
 // System is the machine as the daemon sees it; tests give their own.
@@ -104,6 +115,7 @@ type Daemon struct {
 	people   map[uint32]*person
 	asking   bool
 	refusals refusals
+	gone     departed
 	// reserved are the reservations and drains that are not over.
 	reserved []engine.Reservation
 	// configProblem is why the configuration file is not what is in force.
@@ -245,6 +257,7 @@ func (d *Daemon) tick() {
 	d.checkSpecs()
 	d.askGroups()
 	d.keepReservations()
+	d.lookForDeparted()
 	if d.state.queued > 0 {
 		d.queue.kick()
 	}

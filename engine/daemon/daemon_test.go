@@ -36,6 +36,7 @@ type box struct {
 	silent atomic.Bool // agents do not come
 	lock   func(engine.DeviceID) (func(), error)
 	groups func(uint32) ([]uint32, error)
+	with   func(*Options)
 	// namespace is the PID namespace that all processes are in, the daemon's own too; 0 is unknown.
 	namespace atomic.Uint64
 	log       syncBuffer // what the daemon logs
@@ -46,8 +47,10 @@ type box struct {
 	done   sync.WaitGroup
 }
 
-func newBox(t *testing.T, cards int) *box {
-	b := &box{t: t, dir: t.TempDir(), cards: cards, bootID: "boot-1", agent: newFakeAgent(t, me())}
+func newBox(t *testing.T, cards int) *box { return newBoxWith(t, cards, nil) }
+
+func newBoxWith(t *testing.T, cards int, with func(*Options)) *box {
+	b := &box{with: with, t: t, dir: t.TempDir(), cards: cards, bootID: "boot-1", agent: newFakeAgent(t, me())}
 	b.boot.Store(int64(time.Hour))
 	b.start()
 	t.Cleanup(b.stop)
@@ -67,7 +70,7 @@ func (b *box) start() {
 	for i := range b.cards {
 		devices = append(devices, cdi.SimulatedDevice{Name: cardName(i), HostPath: "/dev/null", ContainerPath: "/dev/nvidia0"})
 	}
-	b.d, err = New(ctx, Options{Mode: Shared, GroupID: func(string) (uint32, error) { return sharedGID, nil }, Groups: b.groups, UserID: userID, Store: st, Devices: devices, Policy: DefaultPolicy(), Log: log,
+	o := Options{Mode: Shared, GroupID: func(string) (uint32, error) { return sharedGID, nil }, Groups: b.groups, UserID: userID, Store: st, Devices: devices, Policy: DefaultPolicy(), Log: log,
 		StartAgent: func(engine.User) error {
 			if !b.silent.Load() {
 				b.agent.connect(ctx, b.d, &b.done)
@@ -77,7 +80,11 @@ func (b *box) start() {
 		System: System{LockDevice: b.lock, Now: time.Now, Boottime: b.boot.Load, BootID: b.bootID, CPUs: 64, Memory: 256 * engine.GiB,
 			Process: func(pid int) (host.Process, bool) {
 				return host.Process{UID: me().UID, Start: 7, PIDNamespace: b.namespace.Load()}, b.running(pid)
-			}}})
+			}}}
+	if b.with != nil {
+		b.with(&o)
+	}
+	b.d, err = New(ctx, o)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -52,16 +52,21 @@ func (d *Daemon) cancel(e *entry, c api.Caller, note string) error {
 	case j.State.Final():
 		return alreadyEnded(j)
 	case j.State.Queued():
-		return d.saved(d.transact(j.ID, 0, func(ch *change) error {
-			ch.fact = true
-			ch.job.Ended, ch.job.StopReason, ch.job.Message = ch.now, engine.StopCancelled, text
-			ch.unhold()
-			ch.event("cancelled", text)
-			ch.audit = append(ch.audit, d.audit(c, actCancel, &ch.job, note, ""))
-			return ch.move(engine.EvCancel)
-		}))
+		return d.saved(d.cancelQueued(e, text, d.audit(c, actCancel, j, note, "")))
 	}
 	return d.saved(d.stopActive(e, engine.StopCancelled, text, d.audit(c, actCancel, j, note, "")))
+}
+
+// cancelQueued ends a job that waits.
+func (d *Daemon) cancelQueued(e *entry, text string, by ...engine.AuditEntry) error {
+	return d.transact(e.job.ID, 0, func(ch *change) error {
+		ch.fact = true
+		ch.job.Ended, ch.job.StopReason, ch.job.Message = ch.now, engine.StopCancelled, text
+		ch.unhold()
+		ch.event("cancelled", text)
+		ch.audit = append(ch.audit, by...)
+		return ch.move(engine.EvCancel)
+	})
 }
 
 // preempt stops a job and puts it back in the queue, by the permission that was asked for.
