@@ -125,10 +125,11 @@ func gpuTable(gpus []api.GPU, now time.Time) *table {
 			t.add(fmt.Sprint(g.Index), g.Model, "-", "-", "-", "-", strings.TrimSuffix(string(g.Health)+": "+g.HealthDetail, ": "))
 			continue
 		}
-		t.add(fmt.Sprint(g.Index), g.Model, memory(g.MemoryUsed, g.MemoryTotal), share(g.SM), optional(g.Temperature, "%d°C"), power(g), whoIsOn(g, g.UUID))
+		on := whoIsOn(g, g.UUID)
 		if r := g.HeldBack(now); r != nil {
-			t.add("", "", "", "", "", "", r.Whose)
+			on = strings.TrimPrefix(on+"; "+r.Whose, "; ")
 		}
+		t.add(fmt.Sprint(g.Index), g.Model, memory(g.MemoryUsed, g.MemoryTotal), share(g.SM), optional(g.Temperature, "%d°C"), power(g), on)
 		for _, m := range g.MIG {
 			t.add("", "  MIG "+m.Profile, memory(m.MemoryUsed, m.MemoryTotal), share(m.SM), "", "", whoIsOn(g, m.UUID))
 		}

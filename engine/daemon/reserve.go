@@ -49,6 +49,8 @@ func (d *Daemon) reservation(c api.Caller, r api.ReserveRequest) (engine.Reserva
 		v.From = now
 	}
 	switch {
+	case d.o.Mode == Personal && !r.Drain:
+		return v, invalid(fmt.Errorf("a personal daemon is for one user, and reserves nothing for others"))
 	case r.GPUs < 0 || r.GPUs > 0 && len(r.Devices) > 0:
 		return v, invalid(fmt.Errorf("give a number of GPUs or name them, one of both"))
 	case r.GPUs == 0 && len(r.Devices) == 0:
