@@ -10,7 +10,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 GOBUILD := go build -buildvcs=false -trimpath -ldflags '-X main.version=$(VERSION)'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test test-unit test-e2e bench deb deb-check lint clean clean-test clean-demo need-go
+.PHONY: help setup build run test test-unit test-e2e test-lab bench deb deb-check lint clean clean-test clean-demo need-go
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,13 @@ AS_ROOT = $(if $(filter 0,$(shell id -u)),,-exec 'sudo -E')
 test-e2e: build ## the tests against real rootless Podman, under test accounts (with sudo)
 	@test -n "$(E2E)" || { echo "no end-to-end test was found" >&2; exit 1; }
 	go test -tags=$(TAGS),e2e -count=1 -p 1 -timeout 30m $(AS_ROOT) $(TESTFLAGS) $(E2E)
+
+test-lab: need-go ## the package on a real Debian 13 machine with systemd, in a VM; 15 to 25 minutes (as root)
+	@scripts/setup lab
+	@$(MAKE) --no-print-directory build
+	@DEB_VERSION=99.0 packaging/deb && mkdir -p dist/next && rm -f dist/next/* && mv dist/gputop_99.0_*.deb dist/next/
+	@$(MAKE) --no-print-directory deb
+	@nice -n 5 test/lab/smoke
 
 bench: build ## times of whole commands, beside the disk's and Slurm's where installed
 	go run ./test/bench

@@ -33,6 +33,7 @@ func TestAllocationOnlyForward(t *testing.T) {
 
 func TestJudge(t *testing.T) {
 	now := time.Unix(1000, 0)
+	service := Spec{Restart: RestartUnlessStopped, TimeLimit: time.Hour}
 	for _, c := range []struct {
 		name string
 		job  Job
@@ -53,6 +54,15 @@ func TestJudge(t *testing.T) {
 		{"fourth fault before start", Job{Faults: 3}, Ending{Fault: "podman"}, EvFail, 0},
 		{"power cut while running", Job{}, Ending{Started: true, Fault: "reboot"}, EvLose, 0},
 		{"power cut, retries allowed", Job{Spec: Spec{Retries: 2}}, Ending{Started: true, Fault: "reboot"}, EvRequeue, 2 * time.Second},
+		{"service, exit 0", Job{Spec: service, Started: now.Add(-time.Hour)}, Ending{Started: true}, EvRequeue, 2 * time.Second},
+		{"service, killed", Job{Spec: service, Started: now.Add(-time.Hour)}, Ending{Started: true, ExitCode: 137}, EvRequeue, 2 * time.Second},
+		{"service, power cut", Job{Spec: service, Started: now.Add(-time.Second)}, Ending{Started: true, Fault: "reboot"}, EvRequeue, 2 * time.Second},
+		{"service, time limit", Job{Spec: service, StopReason: StopTimeLimit}, Ending{Started: true, ExitCode: 143}, EvRequeue, 0},
+		{"service, cancelled", Job{Spec: service, StopReason: StopCancelled}, Ending{Started: true, ExitCode: 143}, EvCancel, 0},
+		{"service, third short run", Job{Spec: service, Started: now.Add(-time.Second), ShortRuns: 2}, Ending{Started: true, ExitCode: 1}, EvRequeue, 8 * time.Second},
+		{"service, eighth short run", Job{Spec: service, Started: now.Add(-time.Second), ShortRuns: 7}, Ending{Started: true, ExitCode: 1}, EvFail, 0},
+		{"service, fault before start", Job{Spec: service, Faults: 3}, Ending{Fault: "podman"}, EvFail, 0},
+		{"terminal, preempted", Job{Spec: Spec{Tty: true}, StopReason: StopPreempted}, Ending{Started: true, ExitCode: 143}, EvCancel, 0},
 		{"can never run", Job{Spec: Spec{Retries: 5}}, Ending{Invalid: "no such directory"}, EvFail, 0},
 	} {
 		v := Judge(c.job, c.end, now)

@@ -58,9 +58,25 @@ type Spec struct {
 	// which the daemon fills in.
 	Group   string `json:"group,omitempty"`
 	GroupID uint32 `json:"group_id,omitempty"`
+	// Stdin keeps the program's standard input open for who attaches, Tty makes it a terminal.
+	Stdin bool `json:"stdin,omitempty"`
+	Tty   bool `json:"tty,omitempty"`
+	// Port is where a server in the job listens: see agentrpc.ContainerSpec.Port. 0 for none.
+	Port int `json:"port,omitempty"`
+	// Attended ends the job when nobody has been attached for a while.
+	Attended bool `json:"attended,omitempty"`
+	// Restart says what follows when the program ends by itself: nothing, or RestartUnlessStopped.
+	Restart Restart `json:"restart,omitempty"`
 	// Output is a file of the user's to which the job's output is copied; %j is the job id, %a the attempt.
 	Output string `json:"output,omitempty"`
 }
+
+// Restart says when a job is put back in the queue although its program has ended.
+type Restart string
+
+// RestartUnlessStopped is a service: whatever way its program ends, and after a reboot, it goes back to the queue, until
+// somebody cancels it. Its time limit gives others a turn.
+const RestartUnlessStopped Restart = "unless-stopped"
 
 // Job is a submitted job and where it stands.
 type Job struct {
@@ -85,12 +101,17 @@ type Job struct {
 	// ImageID and ImageDigest are what the image's name meant when it was prepared.
 	ImageID     string `json:"image_id,omitempty"`
 	ImageDigest string `json:"image_digest,omitempty"`
+	// Token is what opens the job's server; for its owner's eyes.
+	Token string `json:"token,omitempty"`
 	// Attempts counts the attempts begun; the current one is Attempts.
 	Attempts int `json:"attempts"`
 	// Failures counts attempts in which the program itself failed; Faults those lost to the infrastructure.
 	Failures    int `json:"failures,omitempty"`
 	Faults      int `json:"faults,omitempty"`
 	Preemptions int `json:"preemptions,omitempty"`
+	// Restarts counts how often a service was put back in the queue; ShortRuns how often in a row it ended at once.
+	Restarts  int `json:"restarts,omitempty"`
+	ShortRuns int `json:"short_runs,omitempty"`
 	// StopReason is why a job that is stopping was told to.
 	StopReason StopReason `json:"stop_reason,omitempty"`
 	// ExitCode is the program's, once the job ended with one; Signal-killed programs have 128+n.
@@ -139,6 +160,8 @@ type Attempt struct {
 	ExitCode    *int      `json:"exit_code,omitempty"`
 	OOMKilled   bool      `json:"oom_killed,omitempty"`
 	Message     string    `json:"message,omitempty"`
+	// Port is the machine's loopback port that leads to the job's server, as the owner's agent says; 0 for none.
+	Port int `json:"port,omitempty"`
 }
 
 // Grant is one device, or a share of it, given to an attempt.

@@ -26,8 +26,8 @@ type Verdict struct {
 	Message string
 	// NotBefore keeps a requeued job out of the queue for a while.
 	NotBefore time.Time
-	// Failed, Faulted and Preempted say which counter of the job grows.
-	Failed, Faulted, Preempted bool
+	// Failed, Faulted, Preempted and Restarted say which counter of the job grows; Short that the run counts as one.
+	Failed, Faulted, Preempted, Restarted, Short bool
 }
 
 // Judge decides what becomes of a job whose attempt ended. A stop that was asked for explains any ending; a fault
@@ -38,12 +38,21 @@ func Judge(j Job, e Ending, now time.Time) Verdict {
 	case StopCancelled:
 		return Verdict{Event: EvCancel, Message: j.Message}
 	case StopTimeLimit:
+		if j.Spec.Restart == RestartUnlessStopped {
+			return Verdict{Event: EvRequeue, Restarted: true, Message: fmt.Sprintf("reached its time limit of %s, and goes back to the queue", j.Spec.TimeLimit)}
+		}
 		return Verdict{Event: EvTimeOut, Message: fmt.Sprintf("stopped at its time limit of %s", j.Spec.TimeLimit)}
 	case StopPreempted:
+		if j.Spec.Tty {
+			return Verdict{Event: EvCancel, Message: j.Message + "; a job with a terminal is not put back: nobody would be there"}
+		}
 		return Verdict{Event: EvRequeue, Preempted: true, Message: j.Message}
 	}
 	if e.Invalid != "" {
 		return Verdict{Event: EvFail, Message: e.Invalid}
+	}
+	if j.Spec.Restart == RestartUnlessStopped && (e.Fault == "" || e.Started) {
+		return judgeService(j, e, now)
 	}
 	if e.Fault != "" {
 		return judgeFault(j, e, now)
@@ -60,6 +69,29 @@ func Judge(j Job, e Ending, now time.Time) Verdict {
 			Message: fmt.Sprintf("%s; retry %d of %d", msg, j.Failures+1, j.Spec.Retries)}
 	}
 	return Verdict{Event: EvFail, Failed: true, Message: msg}
+}
+
+const (
+	// shortRun is how long a service has to run so that its end is not a failure to start.
+	shortRun = 10 * time.Second
+	// maxShortRuns is how often in a row it may end before that.
+	maxShortRuns = 8
+)
+
+// judgeService puts a service back in the queue, but one that never comes up.
+func judgeService(j Job, e Ending, now time.Time) Verdict {
+	how := fmt.Sprintf("the program ended with code %d", e.ExitCode)
+	if e.Fault != "" {
+		how = e.Fault
+	}
+	short := e.Fault == "" && !j.Started.IsZero() && now.Sub(j.Started) < shortRun
+	if !short {
+		return Verdict{Event: EvRequeue, Restarted: true, NotBefore: now.Add(backoff(0)), Message: how + "; the service is started again"}
+	}
+	if j.ShortRuns+1 >= maxShortRuns {
+		return Verdict{Event: EvFail, Failed: true, Message: fmt.Sprintf("%s, %d times in a row within %s of its start: it is not started again", how, j.ShortRuns+1, shortRun)}
+	}
+	return Verdict{Event: EvRequeue, Restarted: true, Short: true, NotBefore: now.Add(backoff(j.ShortRuns)), Message: how + "; the service is started again"}
 }
 
 func judgeFault(j Job, e Ending, now time.Time) Verdict {

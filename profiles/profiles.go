@@ -39,6 +39,12 @@ type Profile struct {
 	Env            map[string]string `yaml:"env"`
 	// Caches are directories kept between jobs, relative to the home directory.
 	Caches []string `yaml:"caches"`
+	// Command is what a job runs that names nothing, and Program the program in it that has to be there.
+	Command []string `yaml:"command"`
+	Program string   `yaml:"program"`
+	// Port is where the job's server listens, as a job's own --port; URL is the path that opens it, with {job} and {token}.
+	Port int    `yaml:"port"`
+	URL  string `yaml:"url"`
 }
 
 //go:embed *.yaml
@@ -175,6 +181,14 @@ func (p Profile) check() (key string, err error) {
 	}
 	if p.GPUs != nil && *p.GPUs < 0 {
 		return "gpus", fmt.Errorf("%d: want 0 or more", *p.GPUs)
+	}
+	switch {
+	case p.Port < 0 || p.Port > 65535:
+		return "port", fmt.Errorf("%d: want a number from 1 to 65535", p.Port)
+	case p.URL != "" && (p.Port == 0 || !strings.HasPrefix(p.URL, "/")):
+		return "url", fmt.Errorf("%q: want a path such as /lab, of a profile with a port", clip(p.URL))
+	case p.Program != "" && len(p.Command) == 0:
+		return "program", errors.New("is one of the command, which is missing")
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 		if !envForm.MatchString(name) {

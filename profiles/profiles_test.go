@@ -14,6 +14,8 @@ func TestBuiltin(t *testing.T) {
 		{Name: "cpu", HostEnv: true, GPUs: new(int), MountHome: true, Network: "host"},
 		{Name: "demo", Image: "localhost/gputop-demo:latest", Network: "none"},
 		{Name: "host-env", HostEnv: true, MountHome: true, Network: "host"},
+		{Name: "jupyter", HostEnv: true, MountHome: true, Network: "host", Program: "jupyter", Port: 8888, URL: "/gputop/{job}/lab?token={token}",
+			Env: map[string]string{"GPUTOP_IDLE_SECONDS": "7200"}},
 	}
 	got, err := Builtin()
 	if err != nil {
@@ -24,6 +26,12 @@ func TestBuiltin(t *testing.T) {
 			t.Errorf("%s: description %q", got[i].Name, got[i].Description)
 		}
 		got[i].Description = ""
+		if p := &got[i]; p.Name == "jupyter" {
+			if line := strings.Join(p.Command, " "); !strings.Contains(line, `--port="$GPUTOP_PORT"`) || !strings.Contains(line, `cull_idle_timeout="$GPUTOP_IDLE_SECONDS"`) {
+				t.Errorf("jupyter runs %q", line)
+			}
+			p.Command = nil
+		}
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got\n%+v, want\n%+v", got, want)
@@ -35,7 +43,7 @@ func TestGet(t *testing.T) {
 		t.Errorf("the default is %+v, %v", p, err)
 	}
 	_, err := Get("gpu\n")
-	if want := `no profile "gpu\n"; there are container, cpu, demo, host-env`; err == nil || err.Error() != want {
+	if want := `no profile "gpu\n"; there are container, cpu, demo, host-env, jupyter`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
 }

@@ -49,10 +49,7 @@ func enter(target api.ExecTarget, command []string, tty bool) error {
 	if err != nil {
 		return fmt.Errorf("podman is not on the PATH: %w", err)
 	}
-	argv, env := podmanExec(target, command, tty, os.Environ(), os.Getuid(), func(dir string) bool {
-		st, err := os.Stat(dir)
-		return err == nil && st.IsDir()
-	})
+	argv, env := podmanExec(target, command, tty, os.Environ(), os.Getuid(), isDirectory)
 	if err := syscall.Exec(podman, argv, env); err != nil {
 		return fmt.Errorf("start podman: %w", err)
 	}
@@ -69,18 +66,11 @@ func podmanExec(target api.ExecTarget, command []string, tty bool, environ []str
 	if target.Workdir != "" {
 		argv = append(argv, "--workdir", target.Workdir)
 	}
-	runtimeDir := fmt.Sprintf("/run/user/%d", uid)
-	for _, e := range environ {
-		name, value, _ := strings.Cut(e, "=")
-		if name == "XDG_RUNTIME_DIR" && (isDir(runtimeDir) || !isDir(value)) {
-			continue
-		}
+	for _, e := range podmanEnviron(environ, uid, isDir) {
+		name, _, _ := strings.Cut(e, "=")
 		if _, ours := target.Env[name]; !ours || podmanReads(name) {
 			env = append(env, e)
 		}
-	}
-	if isDir(runtimeDir) {
-		env = append(env, "XDG_RUNTIME_DIR="+runtimeDir)
 	}
 	names := make([]string, 0, len(target.Env))
 	for n := range target.Env {
@@ -101,6 +91,39 @@ func podmanExec(target api.ExecTarget, command []string, tty bool, environ []str
 		command = []string{"/bin/sh"}
 	}
 	return append(append(argv, target.ContainerID), command...), env
+}
+
+// podmanEnviron is the environment in which the owner's Podman finds what the agent's made: a login under sudo or su may
+// have another's runtime directory.
+func podmanEnviron(environ []string, uid int, isDir func(string) bool) (env []string) {
+	runtimeDir := fmt.Sprintf("/run/user/%d", uid)
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		if name != "XDG_RUNTIME_DIR" || !isDir(runtimeDir) && isDir(value) {
+			env = append(env, e)
+		}
+	}
+	if isDir(runtimeDir) {
+		env = append(env, "XDG_RUNTIME_DIR="+runtimeDir)
+	}
+	return env
+}
+
+// isDirectory says whether there is such a directory.
+func isDirectory(dir string) bool {
+	st, err := os.Stat(dir)
+	return err == nil && st.IsDir()
+}
+
+// podmanCommand is the owner's own Podman with some arguments.
+func podmanCommand(args ...string) (*exec.Cmd, error) {
+	podman, err := exec.LookPath("podman")
+	if err != nil {
+		return nil, fmt.Errorf("podman is not on the PATH: %w", err)
+	}
+	cmd := exec.Command(podman, args...)
+	cmd.Env = podmanEnviron(os.Environ(), os.Getuid(), isDirectory)
+	return cmd, nil
 }
 
 // podmanReads says whether podman itself, or the loader, would take a variable for its own.

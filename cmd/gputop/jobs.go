@@ -173,7 +173,7 @@ var reasonTexts = map[engine.ReasonCode]string{
 func reasonWord(r engine.Reason) string {
 	amount := func(n int64) string {
 		switch r.Unit {
-		case engine.UnitBytes, engine.UnitMilliGPUs, engine.UnitJobs:
+		case engine.UnitBytes, engine.UnitMilliGPUs, engine.UnitJobs, engine.UnitCores:
 			return engine.Amount(n, r.Unit)
 		}
 		return fmt.Sprint(n)

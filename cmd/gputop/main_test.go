@@ -336,3 +336,11 @@ func (b *box) Unreserve(_ context.Context, _ api.Caller, id engine.ReservationID
 func (b *box) Undrain(_ context.Context, _ api.Caller, r api.UndrainRequest) ([]api.Reservation, error) {
 	return []api.Reservation{}, nil
 }
+
+func (b *box) Attend(ctx context.Context, c api.Caller, id engine.JobID) (api.Job, error) {
+	return b.Wait(ctx, c, id)
+}
+
+func (b *box) Detach(_ context.Context, _ api.Caller, id engine.JobID) (api.Job, error) {
+	return api.Job{ID: id}, nil
+}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/user"
 	"sort"
 	"strings"
 	"time"
@@ -54,6 +56,20 @@ func (l *lines) add(key, value string) {
 	}
 }
 
+// tunnel is the command that makes a job's server reachable under the same URL on the caller's own computer.
+func tunnel(url string) string {
+	port, _, _ := strings.Cut(strings.TrimPrefix(url, "http://127.0.0.1:"), "/")
+	host, err := os.Hostname()
+	if err != nil {
+		host = "HOST"
+	}
+	name := "USER"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return fmt.Sprintf("ssh -N -L %s:127.0.0.1:%s %s@%s, there; then open the URL", port, port, name, host)
+}
+
 func clock(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -73,6 +89,10 @@ func detail(d api.JobDetail, now time.Time) string {
 		l.add("State", stateWord(j)+" for "+jobTime(j, now))
 	}
 	l.add("Detail", jobDetail(j))
+	if j.URL != "" {
+		l.add("URL", j.URL)
+		l.add("From afar", tunnel(j.URL))
+	}
 	if j.ExitCode != nil {
 		l.add("Exit code", fmt.Sprint(*j.ExitCode))
 	}
@@ -137,6 +157,7 @@ func (l *lines) spec(d api.JobDetail) {
 	l.add("Image", s.Image)
 	l.add("Digest", d.ImageDigest)
 	l.add("Output", s.Output)
+	l.add("Restart", string(s.Restart))
 	if s.Retries > 0 {
 		l.add("Retries", fmt.Sprint(s.Retries))
 	}

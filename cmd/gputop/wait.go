@@ -77,9 +77,14 @@ func (c *cli) waitAll(ctx context.Context, client *api.Client, ids []engine.JobI
 
 // waitFor waits for one job, over restarts of the daemon.
 func waitFor(ctx context.Context, client *api.Client, id engine.JobID) (api.Job, error) {
+	return overRestarts(ctx, func() (api.Job, error) { return client.Wait(ctx, id) })
+}
+
+// overRestarts waits by some call, over restarts of the daemon.
+func overRestarts(ctx context.Context, wait func() (api.Job, error)) (api.Job, error) {
 	var gone time.Time
 	for {
-		j, err := client.Wait(ctx, id)
+		j, err := wait()
 		if err == nil || ctx.Err() != nil || !passing(err) {
 			return j, err
 		}

@@ -188,6 +188,13 @@ type ContainerSpec struct {
 	ShmSize engine.Bytes `json:"shm_size_bytes,omitempty"`
 	// Network is "host", "none", or "private" (falls to host where this machine gives users no private network).
 	Network string `json:"network"`
+	// Stdin keeps standard input open for who attaches; Tty makes a terminal of it.
+	Stdin bool `json:"stdin,omitempty"`
+	Tty   bool `json:"tty,omitempty"`
+	// Port is where a server in the job listens; 0 for none. On a private network that port of the container is published,
+	// on the host's a free one is chosen instead; either way on the loopback address alone, and the program finds the port
+	// it has to listen on in GPUTOP_PORT.
+	Port int `json:"port,omitempty"`
 	// Output is a file of the user's that gets a copy of the job's output; empty for none.
 	Output string `json:"output,omitempty"`
 	// LogLimit is how much of its output's end is kept, in bytes of the log file; 0 is all of it.
@@ -220,6 +227,8 @@ type Container struct {
 	Error      string    `json:"error,omitempty"`
 	StartedAt  time.Time `json:"started_at,omitzero"`
 	FinishedAt time.Time `json:"finished_at,omitzero"`
+	// Port is the machine's loopback port that leads to the job's server; 0 for none.
+	Port int `json:"port,omitempty"`
 	// Notes are sentences for the job's events, for example that a CPU limit could not be set.
 	Notes []string `json:"notes,omitempty"`
 }

@@ -47,7 +47,16 @@ type Jobs interface {
 	// Logs writes the attempt's output (0: the newest) to w, the last tail lines of it when tail > 0, until its end;
 	// with follow until the job is final. If w is a LogMarker, it is told before each write what place comes behind it.
 	Logs(ctx context.Context, c Caller, id engine.JobID, o LogOptions, w io.Writer) error
+	Terminals
+}
+
+// Terminals is the part of the backend for who works inside a job.
+type Terminals interface {
 	Exec(ctx context.Context, c Caller, id engine.JobID) (ExecTarget, error)
+	// Attend says that the caller is there for a job, and returns when it is final or ctx ends.
+	Attend(ctx context.Context, c Caller, id engine.JobID) (Job, error)
+	// Detach lets a job go on although nobody is there.
+	Detach(ctx context.Context, c Caller, id engine.JobID) (Job, error)
 }
 
 // Changes is the part of the backend that changes what waits or has ended, and tells who did what.

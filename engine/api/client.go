@@ -209,6 +209,16 @@ func (c *Client) Wait(ctx context.Context, id engine.JobID) (Job, error) {
 	return call[Job](ctx, c, http.MethodGet, jobPath(id, "/wait"), nil)
 }
 
+// Attend says that one is there for a job, and returns when it is final or ctx ends.
+func (c *Client) Attend(ctx context.Context, id engine.JobID) (Job, error) {
+	return call[Job](ctx, c, http.MethodGet, jobPath(id, "/attend"), nil)
+}
+
+// Detach lets a job go on although nobody is there.
+func (c *Client) Detach(ctx context.Context, id engine.JobID) (Job, error) {
+	return call[Job](ctx, c, http.MethodPost, jobPath(id, "/detach"), nil)
+}
+
 // Exec is what the owner needs to enter the job's container.
 func (c *Client) Exec(ctx context.Context, id engine.JobID) (ExecTarget, error) {
 	return call[ExecTarget](ctx, c, http.MethodGet, jobPath(id, "/exec"), nil)

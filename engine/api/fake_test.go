@@ -204,3 +204,11 @@ func (f *fake) Unreserve(_ context.Context, _ Caller, id engine.ReservationID, _
 func (f *fake) Undrain(_ context.Context, _ Caller, r UndrainRequest) ([]Reservation, error) {
 	return []Reservation{}, nil
 }
+
+func (f *fake) Attend(ctx context.Context, c Caller, id engine.JobID) (Job, error) {
+	return f.Wait(ctx, c, id)
+}
+
+func (f *fake) Detach(_ context.Context, _ Caller, id engine.JobID) (Job, error) {
+	return Job{ID: id}, nil
+}

@@ -53,6 +53,8 @@ func (s *Server) routes() {
 	s.changes()
 	s.reservations()
 	s.mux.Handle("GET /v1/jobs/{id}/wait", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Wait(r.Context(), c, id) }))
+	s.mux.Handle("GET /v1/jobs/{id}/attend", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Attend(r.Context(), c, id) }))
+	s.mux.Handle("POST /v1/jobs/{id}/detach", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Detach(r.Context(), c, id) }))
 	s.mux.HandleFunc("GET /v1/jobs/{id}/logs", s.logs)
 	s.mux.Handle("GET /v1/jobs/{id}/exec", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Exec(r.Context(), c, id) }))
 	s.mux.HandleFunc("POST /v1/agent", s.agent)

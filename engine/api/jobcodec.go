@@ -52,6 +52,13 @@ func appendJob(b []byte, j *Job) []byte {
 	b = optString(b, `,"progress":`, j.Progress)
 	b = optString(b, `,"command":`, j.Command)
 	b = optString(b, `,"group":`, j.Group)
+	b = optString(b, `,"url":`, j.URL)
+	if j.Stdin {
+		b = append(b, `,"stdin":true`...)
+	}
+	if j.Tty {
+		b = append(b, `,"tty":true`...)
+	}
 	return append(b, '}')
 }
 
@@ -221,6 +228,8 @@ func (r *jobReader) rest(c *cursor, key string, j *Job) {
 		j.Command = r.word(c)
 	case "group":
 		j.Group = r.word(c)
+	case "url":
+		j.URL = string(c.raw())
 	case "grants":
 		if json.Unmarshal(c.array(), &j.Grants) != nil {
 			c.fail()

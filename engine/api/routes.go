@@ -17,6 +17,8 @@ package api
 //	POST /v1/jobs/{id}/requeue          StopRequest -> SubmitResponse
 //	POST /v1/jobs/{id}/update           UpdateRequest -> Job
 //	GET  /v1/jobs/{id}/wait             -> Job when final
+//	GET  /v1/jobs/{id}/attend           -> Job when final; the caller is there as long as it is open
+//	POST /v1/jobs/{id}/detach           -> Job
 //	GET  /v1/jobs/{id}/logs?attempt=N&follow=true&tail=N   the output's bytes
 //	     … &marks=true                  the same in pieces, each after a line "BYTES ATTEMPT.OFFSET.FILE"
 //	     … &from=ATTEMPT.OFFSET.FILE    from behind such a piece on

@@ -42,6 +42,7 @@ func (i Info) DefaultsFor(profile string) Defaults {
 		if p.Name == d.Profile && p.GPUs != nil {
 			d.GPUs = *p.GPUs
 		}
+		d.HasCommand = d.HasCommand || p.Name == d.Profile && p.HasCommand
 	}
 	return d
 }
@@ -52,6 +53,8 @@ type Defaults struct {
 	Class     engine.Class  `json:"class"`
 	GPUs      int           `json:"gpus"`
 	TimeLimit time.Duration `json:"time_limit_ns"`
+	// HasCommand says that the profile runs a program where the job names none.
+	HasCommand bool `json:"has_command,omitempty"`
 }
 
 // Profile is a job template's name and what it is for.
@@ -63,6 +66,8 @@ type Profile struct {
 	NeedsImage bool   `json:"needs_image,omitempty"`
 	// GPUs is how many whole GPUs its jobs get that do not say; nil for Defaults.GPUs.
 	GPUs *int `json:"gpus,omitempty"`
+	// HasCommand says that it runs a program where the job names none.
+	HasCommand bool `json:"has_command,omitempty"`
 }
 
 // SubmitRequest is a new job. Amounts are numbers here; the client reads what people type.
@@ -112,6 +117,11 @@ type Job struct {
 	// Group is the Unix group whose members may look into the job and read its output; empty for none.
 	Group   string `json:"group,omitempty"`
 	GroupID uint32 `json:"-"`
+	// URL opens the job's server from the machine itself; only for the owner, while the job runs.
+	URL string `json:"url,omitempty"`
+	// Stdin says that one can attach to it, Tty that it has a terminal.
+	Stdin bool `json:"stdin,omitempty"`
+	Tty   bool `json:"tty,omitempty"`
 }
 
 // Grant is a device given to a job.

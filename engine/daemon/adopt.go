@@ -160,7 +160,7 @@ func (a *attempt) adopted(ctx context.Context, c agentrpc.Container) error {
 		return fmt.Errorf("its process is %d and not the %d that was started", c.PID, a.rec.PID)
 	}
 	return a.save(ctx, func(ch *change) error {
-		ch.attempt.ContainerID, ch.attempt.PID = c.ID, c.PID
+		ch.attempt.ContainerID, ch.attempt.PID, ch.attempt.Port = c.ID, c.PID, portOf(c)
 		ch.attempt.PIDStart, ch.attempt.PIDNamespace = p.Start, p.PIDNamespace
 		if ch.attempt.Started.IsZero() {
 			// Its agent's word, which counts only within what is known here: a time limit hangs on it.

@@ -21,6 +21,8 @@ type attempt struct {
 	spec engine.Spec
 	rec  engine.Attempt // as of the last persisted step
 	img  string
+	// token opens the job's server.
+	token string
 	// stop is told when the attempt has to end; why is read from the job.
 	stop     chan struct{}
 	stopping bool
@@ -48,7 +50,7 @@ const (
 func (d *Daemon) begin(id engine.AttemptID, found bool) {
 	e := d.state.jobs[id.Job]
 	e.stop = make(chan struct{}, 1)
-	a := &attempt{d: d, id: id, user: e.job.Owner, spec: e.job.Spec, rec: *d.state.attempts[id], img: e.job.ImageID, stop: e.stop}
+	a := &attempt{d: d, id: id, user: e.job.Owner, spec: e.job.Spec, rec: *d.state.attempts[id], img: e.job.ImageID, token: e.job.Token, stop: e.stop}
 	if e.job.State == engine.Stopping {
 		a.stop <- struct{}{}
 	}
@@ -141,7 +143,7 @@ func (a *attempt) start(ctx context.Context) (agentrpc.Container, *engine.Ending
 			return a.startFailed(ctx, c, err)
 		}
 	}
-	if err := a.started(ctx); err != nil {
+	if err := a.started(ctx, c); err != nil {
 		return c, &engine.Ending{Started: true, Fault: err.Error()}
 	}
 	return c, nil
@@ -213,8 +215,9 @@ func (a *attempt) initialized(ctx context.Context, c agentrpc.Container) error {
 	})
 }
 
-func (a *attempt) started(ctx context.Context) error {
+func (a *attempt) started(ctx context.Context, c agentrpc.Container) error {
 	return a.save(ctx, func(ch *change) error {
+		ch.attempt.Port = portOf(c)
 		ch.attempt.Started, ch.attempt.StartedBoot = ch.now, a.d.o.System.Boottime()
 		ch.attempt.Allocation.State, ch.job.Started = engine.Active, ch.now
 		ch.event("started", fmt.Sprintf("attempt %d, process %d", a.id.Number, ch.attempt.PID))
@@ -223,6 +226,14 @@ func (a *attempt) started(ctx context.Context) error {
 		}
 		return ch.move(engine.EvStarted)
 	})
+}
+
+// portOf is the loopback port that an agent says leads to the job's server; what cannot be one is none.
+func portOf(c agentrpc.Container) int {
+	if c.Port < 1 || c.Port > 65535 {
+		return 0
+	}
+	return c.Port
 }
 
 // watch waits for the container to end. Only what the owner's agent answers when asked counts; no answer is unknown.

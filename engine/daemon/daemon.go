@@ -115,6 +115,8 @@ type Daemon struct {
 	people   map[uint32]*person
 	asking   bool
 	refusals refusals
+	// attended are the live jobs that end when nobody is there.
+	attended map[engine.JobID]*attendance
 	gone     departed
 	// reserved are the reservations and drains that are not over.
 	reserved []engine.Reservation
@@ -151,6 +153,12 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	d.images = newImageCache(o.System.Now)
 	d.unsaved, d.applyFact = map[engine.JobID]bool{}, o.Store.ApplyFact
 	d.reserved = reserved
+	d.attended = map[engine.JobID]*attendance{}
+	for _, j := range live.Jobs {
+		if j.Spec.Attended && !j.State.Final() {
+			d.attendanceOf(j.ID)
+		}
+	}
 	d.people = map[uint32]*person{}
 	d.current.Store(&o.Policy)
 	d.queue, d.told = newQueue(), &told{at: map[toldKey]time.Time{}}
@@ -258,6 +266,7 @@ func (d *Daemon) tick() {
 	d.askGroups()
 	d.keepReservations()
 	d.lookForDeparted()
+	d.endUnattended()
 	if d.state.queued > 0 {
 		d.queue.kick()
 	}

@@ -31,6 +31,9 @@ func (a *attempt) finish(ctx context.Context, end engine.Ending) error {
 			c.job.Ended = c.now
 		} else {
 			c.job.NotBefore, c.job.StopReason, c.job.ExitCode, c.job.Started = v.NotBefore, "", nil, time.Time{}
+			if v.Restarted {
+				c.job.Queued = c.now // behind those who waited
+			}
 			if !v.Preempted {
 				c.job.Prepared = false // the image or a directory may be what was wrong
 			}
@@ -48,6 +51,11 @@ func count(j *engine.Job, v engine.Verdict) {
 		j.Faults++
 	case v.Preempted:
 		j.Preemptions++
+	case v.Restarted:
+		j.Restarts++
+	}
+	if j.ShortRuns++; !v.Short {
+		j.ShortRuns = 0
 	}
 }
 

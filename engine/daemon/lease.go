@@ -24,11 +24,15 @@ func (a *attempt) containerSpec(l *link) (agentrpc.ContainerSpec, error) {
 		Env: map[string]string{}, Workdir: a.spec.Workdir, Mounts: a.spec.Mounts,
 		HostEnv: prof.HostEnv && a.spec.Image == "", MountHome: prof.MountHome, Caches: prof.Caches, Network: prof.Network,
 		CPUs: a.rec.Allocation.CPUs, Memory: a.rec.Allocation.Memory, ShmSize: a.rec.Allocation.Memory / 2,
+		Stdin: a.spec.Stdin, Tty: a.spec.Tty, Port: a.spec.Port,
 		Output: expandOutput(a.spec.Output, a.id), LogLimit: a.d.policy().LogLimit,
 	}
 	maps.Copy(s.Env, prof.Env)
 	maps.Copy(s.Env, a.spec.CallerEnv)
 	maps.Copy(s.Env, a.spec.Env)
+	if a.token != "" {
+		s.Env["GPUTOP_TOKEN"], s.Env["JUPYTER_TOKEN"] = a.token, a.token
+	}
 	lease := cdi.Edits{Env: a.leaseEnv()}
 	names, sim := a.deviceNames()
 	byName := slices.Contains(l.info().CDISpecDirs, a.d.o.LeaseDir) && a.d.o.LeaseDir != ""

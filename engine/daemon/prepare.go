@@ -158,6 +158,9 @@ func prepareArgs(id engine.JobID, key imageKey, spec engine.Spec, later bool) ag
 		Output: expandOutput(spec.Output, engine.AttemptID{Job: id, Number: 1}), Later: later}
 	if key.hostEnv && len(spec.Command) > 0 {
 		p.Program = spec.Command[0]
+		if prof, err := profiles.Get(spec.Profile); err == nil && prof.Program != "" && slices.Equal(prof.Command, spec.Command) {
+			p.Program = prof.Program // not the shell that starts it
+		}
 		p.Path = firstOf(spec.Env["PATH"], spec.CallerEnv["PATH"])
 	}
 	return p

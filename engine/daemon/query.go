@@ -24,7 +24,7 @@ func (d *Daemon) Info(c api.Caller) api.Info {
 		d.log.Error("profiles not readable", "err", err)
 	}
 	for _, pr := range list {
-		i.Profiles = append(i.Profiles, api.Profile{Name: pr.Name, Description: pr.Description, Image: pr.Image, NeedsImage: pr.NeedsImage, GPUs: pr.GPUs})
+		i.Profiles = append(i.Profiles, api.Profile{Name: pr.Name, Description: pr.Description, Image: pr.Image, NeedsImage: pr.NeedsImage, GPUs: pr.GPUs, HasCommand: len(pr.Command) > 0})
 	}
 	return i
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -50,6 +51,9 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest, 
 	resp.Warnings = d.told.fresh(c.UID, rt.Warnings, d.o.System.Now())
 	now := d.o.System.Now()
 	job := engine.Job{Owner: c.User, Spec: spec, State: engine.Pending, Submitted: now, Queued: now}
+	if spec.Port > 0 {
+		job.Token = rand.Text()
+	}
 	if img.ID != "" {
 		job.Prepared, job.ImageID, job.ImageDigest = true, img.ID, img.Digest
 	}
@@ -65,6 +69,9 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest, 
 	// It is on disk: from here on it is a job, whether or not the caller still listens.
 	err = d.do(context.WithoutCancel(ctx), func() {
 		e := d.state.add(job)
+		if job.Spec.Attended {
+			d.attendanceOf(job.ID)
+		}
 		d.publish(e)
 		d.queue.kick()
 		resp.Job = *e.view
@@ -123,6 +130,15 @@ func (d *Daemon) complete(c api.Caller, s engine.Spec) (engine.Spec, error) {
 	}
 	if prof.NeedsImage && s.Image == "" {
 		return s, invalid(fmt.Errorf("profile %s needs an image: add --image NAME, or use --profile host-env to run this machine's own programs", s.Profile))
+	}
+	if len(s.Command) == 0 {
+		s.Command = prof.Command
+		if s.Name == "" && len(prof.Command) > 0 {
+			s.Name = prof.Name
+		}
+	}
+	if s.Port == 0 {
+		s.Port = prof.Port
 	}
 	if s.Name == "" && len(s.Command) > 0 {
 		s.Name = draft.NameFor(s.Command)

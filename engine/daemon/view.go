@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"gputop/engine"
 	"gputop/engine/api"
+	"gputop/profiles"
 )
 
 // listCommand is the longest command line in a list, in bytes.
@@ -19,7 +21,7 @@ func jobView(j *engine.Job) *api.Job {
 		Request: j.Spec.Request, TimeLimit: j.Spec.TimeLimit,
 		Submitted: j.Submitted, Started: j.Started, Ended: j.Ended, Attempt: j.Attempts, Preemptions: j.Preemptions, StopReason: j.StopReason,
 		ExitCode: j.ExitCode, Message: j.Message, Command: commandLine(j.Spec.Command),
-		Group: j.Spec.Group, GroupID: j.Spec.GroupID,
+		Group: j.Spec.Group, GroupID: j.Spec.GroupID, Stdin: j.Spec.Stdin, Tty: j.Spec.Tty,
 	}
 }
 
@@ -42,8 +44,20 @@ func (d *Daemon) view(e *entry) *api.Job {
 			v.Grants = d.grants(a.Allocation.Grants)
 			v.GPUMemoryUsed = d.memoryUsed(a.ID)
 		}
+		if a.Port > 0 && j.State == engine.Running {
+			v.URL = serverURL(j, a.Port)
+		}
 	}
 	return v
+}
+
+// serverURL opens a job's server.
+func serverURL(j *engine.Job, port int) string {
+	path := "/"
+	if p, err := profiles.Get(j.Spec.Profile); err == nil && p.URL != "" {
+		path = strings.NewReplacer("{job}", j.ID.String(), "{token}", j.Token).Replace(p.URL)
+	}
+	return fmt.Sprintf("http://127.0.0.1:%d%s", port, path)
 }
 
 // commandLine joins a command for display, in one line and shortened.
@@ -70,7 +84,9 @@ func (d *Daemon) grants(list []engine.Grant) []api.Grant {
 // redact makes a view fit for a caller.
 func redact(v api.Job, c api.Caller) api.Job {
 	owner := engine.User{UID: v.UID, Name: v.Owner}
-	v.Mine = owner.Is(c.User)
+	if v.Mine = owner.Is(c.User); !v.Mine {
+		v.URL = "" // its token opens the job
+	}
 	if may(c, actLook, subject{owner, v.GroupID}) != yes {
 		v.Command, v.Message, v.Progress = "", "", ""
 		if v.Reason != nil && v.Reason.Code == engine.AgentUnavailable {

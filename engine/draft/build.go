@@ -45,8 +45,23 @@ func Build(f Fields, d Defaults, c Caller) (engine.Spec, error) {
 	if f.Output != "" {
 		s.Output = c.output(&p, f.Output, s.Workdir)
 	}
-	p = append(p, unseen(p, CheckSpec(s))...)
+	static := CheckSpec(s)
+	if d.HasCommand && len(s.Command) == 0 {
+		static = without("command", static) // the daemon fills it in
+	}
+	p = append(p, unseen(p, static)...)
 	return s, errors.Join(p...)
+}
+
+// without is what is wrong with other fields.
+func without(field string, err error) error {
+	var left problems
+	for _, e := range FieldErrors(err) {
+		if e.Field != field {
+			left = append(left, e)
+		}
+	}
+	return errors.Join(left...)
 }
 
 // profile is the one asked for. With an image and no profile the daemon chooses: the default one runs the host's own
@@ -162,6 +177,18 @@ func readScalars(p *problems, f Fields, s *engine.Spec) {
 		if s.TimeLimit > engine.MaxTimeLimit {
 			p.addf("time-limit", "%s is more than the %d days allowed", f.TimeLimit, int(engine.MaxTimeLimit.Hours()/24))
 		}
+	}
+	if f.Port != "" {
+		if s.Port, err = strconv.Atoi(strings.TrimSpace(f.Port)); err != nil {
+			p.addf("port", "%q: want a number from 1 to 65535", f.Port)
+		}
+	}
+	switch f.Restart {
+	case "", "no":
+	case string(engine.RestartUnlessStopped):
+		s.Restart = engine.RestartUnlessStopped
+	default:
+		p.addf("restart", "%q: want no or unless-stopped", f.Restart)
 	}
 	s.Group = strings.TrimSpace(f.Group)
 	if f.Retries != "" {

@@ -52,6 +52,18 @@ func CheckSpec(s engine.Spec) error {
 	} else if s.TimeLimit > engine.MaxTimeLimit {
 		p.addf("time-limit", "%v is more than the %d days allowed", s.TimeLimit, int(engine.MaxTimeLimit.Hours()/24))
 	}
+	if s.Port < 0 || s.Port > 65535 {
+		p.addf("port", "%d: want a number from 1 to 65535", s.Port)
+	}
+	if s.Tty && (s.Retries > 0 || s.Restart != "") {
+		p.addf("retries", "a job with a terminal is not started again: nobody would be there")
+	}
+	if s.Restart != "" && s.Restart != engine.RestartUnlessStopped {
+		p.addf("restart", "%q: want unless-stopped or nothing", s.Restart)
+	}
+	if s.Restart != "" && s.Retries > 0 {
+		p.addf("retries", "a service (--restart unless-stopped) is started again anyway: give one of both")
+	}
 	if s.Retries < 0 || s.Retries > maxRetries {
 		p.addf("retries", "%d: want a number from 0 to %d", s.Retries, maxRetries)
 	}

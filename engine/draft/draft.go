@@ -19,6 +19,10 @@ type Fields struct {
 	Retries, Output, Workdir       string
 	// Group is a Unix group of the caller's.
 	Group string
+	// Port is where a server in the job listens.
+	Port string
+	// Restart is "no" or "unless-stopped".
+	Restart string
 	// Mounts are src[:dst[:ro|rw]].
 	Mounts []string
 	// Env are NAME=VALUE, or NAME for the caller's own value.
@@ -34,6 +38,8 @@ type Defaults struct {
 	Class     engine.Class
 	GPUs      int
 	TimeLimit time.Duration
+	// HasCommand says that the profile runs a program where the job names none.
+	HasCommand bool
 }
 
 // Caller is who submits, and from where.
@@ -137,6 +143,8 @@ var flags = []Flag{
 	one("retries", "N", "how often to try again when the program itself fails (default 0)", func(f *Fields) *string { return &f.Retries }),
 	one("output", "FILE", "copy the job's output to this file; %j is the job id, %a the attempt", func(f *Fields) *string { return &f.Output }),
 	one("workdir", "DIR", "directory to run in (default: the current one)", func(f *Fields) *string { return &f.Workdir }),
+	one("port", "PORT", "the job is a server on this port: a free one of the machine's loopback address leads to it, and GPUTOP_PORT says where to listen", func(f *Fields) *string { return &f.Port }),
+	one("restart", "WHEN", "unless-stopped: a service, put back in the queue whenever it ends, and after a reboot, until it is cancelled", func(f *Fields) *string { return &f.Restart }),
 	one("group", "GROUP", "a Unix group of yours whose members may look into the job and read its output", func(f *Fields) *string { return &f.Group }),
 	many("mount", "SRC[:DST[:ro]]", "another directory or file for the job (repeatable)", func(f *Fields) *[]string { return &f.Mounts }),
 	many("env", "NAME[=VALUE]", "a variable for the job; NAME alone takes yours (repeatable)", func(f *Fields) *[]string { return &f.Env }),

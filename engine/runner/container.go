@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -34,12 +35,30 @@ type inspected struct {
 	Config struct {
 		Labels map[string]string
 	}
+	NetworkSettings struct {
+		Ports map[string][]struct{ HostPort string }
+	}
+}
+
+// port is the machine's loopback port that leads to the job's server; 0 for none.
+func (d inspected) port() int {
+	text := d.Config.Labels[LabelPort]
+	for _, on := range d.NetworkSettings.Ports {
+		if len(on) > 0 {
+			text = on[0].HostPort
+		}
+	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return int(n)
 }
 
 func (d inspected) container() agentrpc.Container {
 	s := d.State
 	c := agentrpc.Container{ID: d.ID, Name: d.Name, State: s.Status, PID: s.Pid, ExitCode: s.ExitCode, OOMKilled: s.OOMKilled,
-		Error: s.Error, StartedAt: s.StartedAt, FinishedAt: s.FinishedAt}
+		Error: s.Error, StartedAt: s.StartedAt, FinishedAt: s.FinishedAt, Port: d.port()}
 	// Old releases write "not yet" as the start of 1970 or of the calendar.
 	if c.StartedAt.Unix() <= 0 {
 		c.StartedAt = time.Time{}
@@ -180,6 +199,9 @@ func (a *Agent) plan(ctx context.Context, c agentrpc.ContainerSpec) (plan, error
 		}
 	}
 	p.prepareCaches()
+	if c.Port > 0 {
+		p.freePort = freePort()
+	}
 	if c.HostEnv {
 		p.hostDirs = existingHostDirs("/")
 		if len(c.Command) > 0 {
@@ -198,6 +220,17 @@ func (a *Agent) plan(ctx context.Context, c agentrpc.ContainerSpec) (plan, error
 		return p, err
 	}
 	return p, a.planCopy(c, p.logPath)
+}
+
+// freePort is a loopback port that nobody listens on now. Between this and the program's own listening another may take
+// it; then the program fails, and says so.
+func freePort() int {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return 0
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
 }
 
 // prepareCaches makes the job's cache directories. A job without them only downloads again, so that none is no error.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/containers/podman/v5/pkg/specgen"
 	spec "github.com/opencontainers/runtime-spec/specs-go"
+	nettypes "go.podman.io/common/libnetwork/types"
 
 	"gputop/engine"
 	"gputop/engine/agentrpc"
@@ -20,6 +21,8 @@ import (
 const (
 	LabelJob     = "gputop.job"
 	LabelAttempt = "gputop.attempt"
+	// LabelPort is the loopback port of the machine that the job's server was given on the host's network.
+	LabelPort = "gputop.port"
 )
 
 const (
@@ -43,6 +46,8 @@ type plan struct {
 	// hostDirs are the host's directories for a host-environment container; home is the physical path of the home.
 	hostDirs []string
 	home     string
+	// freePort is a loopback port that nobody listened on just now; 0 where none is wanted.
+	freePort int
 	// caches are those of the job's cache directories that are there, relative to home.
 	caches []string
 }
@@ -73,6 +78,7 @@ func buildSpec(p plan) (*specgen.SpecGenerator, []string) {
 		// Relabelling a home directory would take it from everybody else.
 		s.SelinuxOpts = []string{"disable"}
 	}
+	s.Stdin, s.Terminal = &c.Stdin, &c.Tty
 	if c.ShmSize > 0 {
 		n := int64(c.ShmSize)
 		s.ShmSize = &n
@@ -89,6 +95,9 @@ func buildSpec(p plan) (*specgen.SpecGenerator, []string) {
 	}
 	notes := limits(p, s)
 	if note := network(p, s); note != "" {
+		notes = append(notes, note)
+	}
+	if note := publish(p, s); note != "" {
 		notes = append(notes, note)
 	}
 	if p.host.initPath != "" {
@@ -238,6 +247,29 @@ func limits(p plan, s *specgen.SpecGenerator) (notes []string) {
 		s.ResourceLimits = r
 	}
 	return notes
+}
+
+// publish gives the job's server a port of the machine's, on the loopback address.
+func publish(p plan, s *specgen.SpecGenerator) (note string) {
+	if p.spec.Port == 0 {
+		return ""
+	}
+	listen := p.spec.Port
+	switch s.NetNS.NSMode {
+	case specgen.NoNetwork:
+		return "no port: the job has no network"
+	case specgen.Host:
+		if p.freePort == 0 {
+			return "no port: none was free"
+		}
+		listen = p.freePort
+		s.Labels[LabelPort] = strconv.Itoa(listen)
+	default:
+		// Podman chooses the port outside: two jobs never want the same.
+		s.PortMappings = []nettypes.PortMapping{{HostIP: "127.0.0.1", ContainerPort: uint16(listen)}}
+	}
+	s.Env["GPUTOP_PORT"] = strconv.Itoa(listen)
+	return ""
 }
 
 // network picks the network; a private one needs a helper program and the tun device.
