@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -263,7 +264,11 @@ func (c *cli) interrupted(client *api.Client, id engine.JobID) error {
 
 // printOutput is all that a job that is over has put out.
 func (c *cli) printOutput(ctx context.Context, client *api.Client, id engine.JobID) error {
-	return client.Logs(ctx, id, api.LogOptions{}, c.out)
+	var w io.Writer = c.out
+	if isTerminal(c.out) {
+		w = termsafe.NewWriter(c.out) // a terminal would answer to questions of then, into the program of now
+	}
+	return client.Logs(ctx, id, api.LogOptions{}, w)
 }
 
 // follow passes a job's output on as it comes; ctrl-c cancels the job.
