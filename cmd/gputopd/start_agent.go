@@ -55,11 +55,13 @@ func (s *agentStarter) start(u engine.User) error {
 	if s.shared && systemdRuns() && s.linger.Load() && !lingers(u) {
 		s.makeLinger(u)
 	}
-	if s.shared && systemdRuns() && !hasUserManager(u) {
-		// No child instead: the unit's sandbox would keep newuidmap, and so Podman, from working.
+	if s.shared && systemdRuns() {
+		// No child instead: the unit's sandbox would keep newuidmap, and so Podman, from working. Whether the manager runs
+		// already is for the system's own to know: what a dead one left in /run/user may still be there.
 		if err := startManager(u); err != nil {
 			return err
 		}
+		return s.underManager(u, self, args)
 	}
 	if hasUserManager(u) {
 		return s.underManager(u, self, args)
