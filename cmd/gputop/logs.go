@@ -19,7 +19,7 @@ func (c *cli) logsCommand() *cobra.Command {
 		Short: "A job's output",
 		Long: "Print what a job wrote to standard output and standard error. On a terminal, sequences that would change the\n" +
 			"terminal itself are left out; into a file or a pipe the bytes go as they are.",
-		Example:           "  gputop logs 42\n  gputop logs -f 42\n  gputop logs --tail 20 42\n  gputop logs --attempt 1 42 > first.log",
+		Example:           "  gputop logs 42\n  gputop logs -f 42\n  gputop logs --tail 20 42\n  gputop logs --attempt 1 42 > first.log\n  gputop logs -f --json 42 | my-collector",
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,7 +36,8 @@ func (c *cli) logsCommand() *cobra.Command {
 			}
 			defer client.Close()
 			var w io.Writer = c.out
-			if isTerminal(c.out) {
+			o.JSON = c.json
+			if isTerminal(c.out) && !c.json {
 				w = termsafe.NewWriter(c.out)
 			}
 			err = readLogs(cmd.Context(), client, ids[0], o, w)
@@ -49,6 +50,8 @@ func (c *cli) logsCommand() *cobra.Command {
 	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "go on until the job has ended")
 	cmd.Flags().IntVar(&o.Attempt, "attempt", 0, "of this attempt, counted from 1 (default the newest)")
 	cmd.Flags().IntVar(&o.Tail, "tail", 0, "only the last lines (default all)")
+	c.jsonFlag(cmd)
+	cmd.Flags().Lookup("json").Usage = "a JSON object a line, with time, job, attempt, stream and text: for a collector"
 	return cmd
 }
 

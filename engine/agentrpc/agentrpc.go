@@ -258,6 +258,19 @@ type ReadLogArgs struct {
 	Tail int `json:"tail,omitempty"`
 	// File is LogChunk.File of the chunk before, 0 for the first: Offset counts in that file.
 	File uint64 `json:"file,omitempty"`
+	// JSON asks for LogLines, one a line, instead of the output's bytes.
+	JSON bool `json:"json,omitempty"`
+}
+
+// LogLine is a piece of output with what is known of it.
+type LogLine struct {
+	Time    string       `json:"time"` // RFC 3339, as conmon wrote it
+	Job     engine.JobID `json:"job"`
+	Attempt int          `json:"attempt"`
+	Stream  string       `json:"stream"` // stdout or stderr
+	Text    string       `json:"text"`
+	// Partial says that the line goes on in the next piece of its stream.
+	Partial bool `json:"partial,omitempty"`
 }
 
 // LogChunk is a piece of output. Next is the offset to go on from.

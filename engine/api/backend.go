@@ -79,6 +79,8 @@ type LogOptions struct {
 	Tail    int
 	// From goes on behind a mark, over the attempts after it too; the zero value begins at the beginning.
 	From LogMark
+	// JSON sends agentrpc.LogLine objects, one a line.
+	JSON bool
 }
 
 // LogMark is a place in a job's output. Offset means something only to the agent that gave it.

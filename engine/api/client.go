@@ -258,6 +258,9 @@ func (c *Client) LogsFrom(ctx context.Context, id engine.JobID, o *LogOptions, w
 	if o.From != (LogMark{}) {
 		q += "&from=" + o.From.String()
 	}
+	if o.JSON {
+		q += "&json=true"
+	}
 	resp, err := c.do(ctx, http.MethodGet, jobPath(id, q), nil)
 	if err != nil {
 		return err

@@ -253,13 +253,14 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 	id, err := jobID(r)
-	q, err1 := query(r, "attempt", "follow", "tail", "marks", "from")
+	q, err1 := query(r, "attempt", "follow", "tail", "marks", "from", "json")
 	attempt, err2 := number(q, "attempt", 0, 1<<30)
 	follow, err3 := flag(q, "follow")
 	tail, err4 := number(q, "tail", 0, 1<<30)
 	marks, err5 := flag(q, "marks")
 	from, err6 := parseMark(q["from"])
-	if err := errors.Join(err, err1, err2, err3, err4, err5, err6); err != nil {
+	asJSON, err7 := flag(q, "json")
+	if err := errors.Join(err, err1, err2, err3, err4, err5, err6, err7); err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -269,7 +270,7 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 		out.kind = markedLog
 		to = &markedStream{stream: out}
 	}
-	out.end(r, s.b.Logs(r.Context(), callerOf(r), id, LogOptions{Attempt: attempt, Follow: follow, Tail: tail, From: from}, to))
+	out.end(r, s.b.Logs(r.Context(), callerOf(r), id, LogOptions{Attempt: attempt, Follow: follow, Tail: tail, From: from, JSON: asJSON}, to))
 }
 
 // errorTrailer carries the error that ended a stream after its status had been sent.

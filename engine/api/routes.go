@@ -22,6 +22,7 @@ package api
 //	GET  /v1/jobs/{id}/logs?attempt=N&follow=true&tail=N   the output's bytes
 //	     … &marks=true                  the same in pieces, each after a line "BYTES ATTEMPT.OFFSET.FILE"
 //	     … &from=ATTEMPT.OFFSET.FILE    from behind such a piece on
+//	     … &json=true                   as JSON lines: {"time","job","attempt","stream","text"}
 //	GET  /v1/jobs/{id}/exec             -> ExecTarget
 //	GET  /v1/audit?since=TIME&user=NAME&limit=N   -> Audit
 //	GET  /v1/reservations               -> []Reservation

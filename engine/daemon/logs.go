@@ -98,7 +98,7 @@ func days(t time.Duration) string {
 // log.
 func (d *Daemon) attemptLog(ctx context.Context, owner engine.User, id engine.AttemptID, o api.LogOptions, w io.Writer) (found bool, err error) {
 	args := agentrpc.ReadLogArgs{Attempt: id, Container: id.ContainerName(d.store.Instance()), Max: logChunk, Tail: o.Tail,
-		Offset: o.From.Offset, File: o.From.File}
+		Offset: o.From.Offset, File: o.From.File, JSON: o.JSON}
 	open := o.From.Offset > 0 // the line the reader is in: not known after a break
 	for {
 		state, err := d.attemptState(ctx, id)
@@ -137,7 +137,10 @@ func (d *Daemon) attemptLog(ctx context.Context, owner engine.User, id engine.At
 		}
 		if chunk.Dropped {
 			notice := agentrpc.DroppedLine(d.policy().LogLimit)
-			if open {
+			switch {
+			case o.JSON:
+				notice = fmt.Sprintf("{\"job\":%d,\"attempt\":%d,\"dropped\":true}\n", id.Job, id.Number)
+			case open:
 				notice = "\n" + notice
 			}
 			chunk.Data = append([]byte(notice), chunk.Data...)

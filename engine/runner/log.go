@@ -34,13 +34,18 @@ func (a *Agent) readLog(ctx context.Context, p agentrpc.ReadLogArgs) (agentrpc.L
 		file = 0
 	}
 	limit := min(max(p.Max, minChunk), maxChunk)
+	decode := decodeLog
+	if p.JSON {
+		limit /= 4 // what is written around each line counts too
+		decode = func(raw []byte) ([]byte, int) { return decodeJSON(raw, p.Attempt) }
+	}
 	ended := a.endOf(ctx, p)
 	deadline := time.NewTimer(min(max(p.Wait, 0), maxLogWait))
 	defer deadline.Stop()
 	poll := time.NewTicker(logPoll)
 	defer poll.Stop()
 	for last, dropped := false, false; ; {
-		c, err := readChunk(path, offset, file, limit)
+		c, err := readChunk(path, offset, file, limit, decode)
 		if err != nil {
 			return agentrpc.LogChunk{}, logFault(err)
 		}

@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"gputop/engine"
+	"gputop/engine/agentrpc"
 )
 
 const stamp = "2026-01-02T03:04:05.678901234+00:00"
@@ -48,7 +51,7 @@ func TestReadBack(t *testing.T) {
 		limit := rapid.IntRange(minChunk, maxChunk).Draw(t, "limit")
 		var got []byte
 		for at := (piece{}); ; {
-			c, err := readChunk(path, at.next, at.file, limit)
+			c, err := readChunk(path, at.next, at.file, limit, decodeLog)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,7 +69,7 @@ func TestReadBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tail, err := readChunk(path, off, 0, 64<<20)
+		tail, err := readChunk(path, off, 0, 64<<20, decodeLog)
 		if err != nil || string(tail.data) != lastLines(text, n) {
 			t.Fatalf("tail %d: got %.40q, want %.40q (%v)", n, tail.data, lastLines(text, n), err)
 		}
@@ -172,5 +175,23 @@ func TestForget(t *testing.T) {
 	}
 	if got := fmt.Sprint(left); got != "[logs/42.1.log checkpoints/42]" {
 		t.Errorf("left %s", got)
+	}
+}
+
+func TestDecodeJSON(t *testing.T) {
+	raw := entry("stdout", "F", "a \"b\" \xff") + entry("stderr", "P", "half ") + "torn\n" + entry("stderr", "F", "") + "2026-01-02T03:04:05Z stdout F unfin"
+	data, used := decodeJSON([]byte(raw), engine.AttemptID{Job: 7, Number: 2})
+	if used != len(raw)-len("2026-01-02T03:04:05Z stdout F unfin") {
+		t.Errorf("used %d of %d", used, len(raw))
+	}
+	head := `{"time":"` + stamp + `","job":7,"attempt":2,"stream":`
+	want := head + `"stdout","text":"a \"b\" \ufffd"}` + "\n" + head + `"stderr","text":"half ","partial":true}` + "\n" + head + `"stderr","text":""}` + "\n"
+	if string(data) != want {
+		t.Errorf("got\n%s\nwant\n%s", data, want)
+	}
+	// The most that a call may read makes a frame that may be sent.
+	full := strings.Repeat(entry("stdout", "F", strings.Repeat("\x01", 8000)), maxChunk/4/8060) + strings.Repeat(entry("stdout", "F", ""), 10)
+	if data, _ := decodeJSON([]byte(full), engine.AttemptID{Job: 1 << 40, Number: 1}); len(data) >= agentrpc.MaxFrame {
+		t.Errorf("%d bytes of %d", len(data), len(full))
 	}
 }

@@ -3,6 +3,7 @@ package runner
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -109,7 +110,7 @@ type piece struct {
 
 // readChunk decodes at most limit bytes of the file from offset on. Of another file than the one numbered (0: any) it
 // begins at the start.
-func readChunk(path string, offset int64, file uint64, limit int) (piece, error) {
+func readChunk(path string, offset int64, file uint64, limit int, decode func([]byte) ([]byte, int)) (piece, error) {
 	f, size, err := openLog(path)
 	if f == nil {
 		return piece{next: offset, file: file}, err
@@ -135,7 +136,7 @@ func readChunk(path string, offset int64, file uint64, limit int) (piece, error)
 			break
 		}
 	}
-	data, used := decodeLog(buf)
+	data, used := decode(buf)
 	if used == 0 && len(buf) >= limit {
 		used = len(buf) // a line longer than any that conmon writes: step over it
 	}
@@ -161,6 +162,28 @@ func decodeLog(raw []byte) (data []byte, used int) {
 		data = append(data, text...)
 		if whole {
 			data = append(data, '\n')
+		}
+	}
+}
+
+// decodeJSON turns the same lines into LogLines, one a line.
+func decodeJSON(raw []byte, id engine.AttemptID) (data []byte, used int) {
+	for {
+		i := bytes.IndexByte(raw[used:], '\n')
+		if i < 0 {
+			return data, used
+		}
+		entry := raw[used : used+i]
+		used += i + 1
+		text, whole, ok := cutEntry(entry)
+		if !ok {
+			continue // torn by a crash
+		}
+		at, rest, _ := bytes.Cut(entry, []byte(" "))
+		stream, _, _ := bytes.Cut(rest, []byte(" "))
+		line, err := json.Marshal(agentrpc.LogLine{Time: string(at), Job: id.Job, Attempt: id.Number, Stream: string(stream), Text: string(text), Partial: !whole})
+		if err == nil { // strings and numbers always are JSON
+			data = append(append(data, line...), '\n')
 		}
 	}
 }

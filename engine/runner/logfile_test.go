@@ -38,7 +38,7 @@ func readOn(t *testing.T, path string, at *piece) (text string, dropped int) {
 	t.Helper()
 	var b strings.Builder
 	for {
-		c, err := readChunk(path, at.next, at.file, minChunk)
+		c, err := readChunk(path, at.next, at.file, minChunk, decodeLog)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +98,7 @@ func TestTrimKeepsTheNewest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c, err := readChunk(path, off, 0, 64<<20)
+		c, err := readChunk(path, off, 0, 64<<20, decodeLog)
 		if err != nil || string(c.data) != want || c.dropped {
 			t.Errorf("tail %d: %d bytes, want %d, dropped %t, %v", n, len(c.data), len(want), c.dropped, err)
 		}

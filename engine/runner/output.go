@@ -162,7 +162,7 @@ func (a *Agent) copyOutput(w *watch) {
 
 // step copies one piece. more says whether there may be another right away.
 func (o *outputCopy) step(state string) (more bool, err error) {
-	c, err := readChunk(o.Log, o.Offset, o.File, maxChunk)
+	c, err := readChunk(o.Log, o.Offset, o.File, maxChunk, decodeLog)
 	if err != nil || c.next == o.Offset && !c.dropped {
 		return false, err
 	}
