@@ -115,6 +115,9 @@ type Daemon struct {
 	people   map[uint32]*person
 	asking   bool
 	refusals refusals
+	turns    turns
+	// accepting counts, by uid, the jobs that are being accepted and are not in the queue yet.
+	accepting map[uint32]int
 	// attended are the live jobs that end when nobody is there.
 	attended map[engine.JobID]*attendance
 	gone     departed
@@ -153,6 +156,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	d.images = newImageCache(o.System.Now)
 	d.unsaved, d.applyFact = map[engine.JobID]bool{}, o.Store.ApplyFact
 	d.reserved = reserved
+	d.accepting = map[uint32]int{}
 	d.attended = map[engine.JobID]*attendance{}
 	for _, j := range live.Jobs {
 		if j.Spec.Attended && !j.State.Final() {

@@ -37,13 +37,24 @@ func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) 
 // submit is Submit with what is kept beside the job.
 func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest, with func(*engine.Job) []store.Change) (api.SubmitResponse, error) {
 	var resp api.SubmitResponse
+	release, err := d.turns.take(ctx, c.UID)
+	if err != nil {
+		return resp, err
+	}
+	defer release()
 	spec, err := d.complete(c, r.Spec)
 	if err != nil {
 		return resp, d.record(ctx, c, err)
 	}
 	if err := d.admissible(ctx, c, spec); err != nil {
+		var e *api.Error
+		if errors.As(err, &e) && e.Code == api.CodeTooMany {
+			sleep(ctx, tooManyPause)
+		}
 		return resp, err
 	}
+	// Until it is in the queue it counts as one that waits.
+	defer func() { _ = d.do(d.runCtx, func() { d.accepting[c.UID]-- }) }()
 	rt, img, err := d.userReady(ctx, c, spec)
 	if err != nil {
 		return resp, err
@@ -204,13 +215,16 @@ func (d *Daemon) admissible(ctx context.Context, c api.Caller, s engine.Spec) er
 	derr := d.do(ctx, func() {
 		d.meet(c)
 		terms := d.callerTerms(c)
-		if n := d.state.pending[c.UID]; n >= *terms.MaxPending {
+		if n := d.state.pending[c.UID] + d.accepting[c.UID]; n >= *terms.MaxPending {
 			err = &api.Error{Code: api.CodeTooMany, Message: fmt.Sprintf("you have %d jobs waiting, the most allowed is %d", n, *terms.MaxPending),
 				Hint: "Wait until some have run, or cancel some."}
 			return
 		}
 		if err = d.canServe(s.Request); err == nil {
 			err = d.withinQuota(c.Name, terms, s.Request)
+		}
+		if err == nil {
+			d.accepting[c.UID]++
 		}
 	})
 	if derr != nil {
