@@ -69,6 +69,8 @@ type Spec struct {
 	Restart Restart `json:"restart,omitempty"`
 	// Output is a file of the user's to which the job's output is copied; %j is the job id, %a the attempt.
 	Output string `json:"output,omitempty"`
+	// Notify is what its owner wants to be told: kinds of notices, or all or none alone; empty for the default.
+	Notify []string `json:"notify,omitempty"`
 }
 
 // Restart says when a job is put back in the queue although its program has ended.

@@ -158,6 +158,7 @@ func (l *lines) spec(d api.JobDetail) {
 	l.add("Digest", d.ImageDigest)
 	l.add("Output", s.Output)
 	l.add("Restart", string(s.Restart))
+	l.add("Notify", strings.Join(s.Notify, ", "))
 	if s.Retries > 0 {
 		l.add("Retries", fmt.Sprint(s.Retries))
 	}

@@ -22,6 +22,7 @@ type Backend interface {
 	Jobs
 	Changes
 	Reservations
+	Noticer
 	Info(c Caller) Info
 	GPUs(c Caller) GPUs
 	// Diagnose says what of this machine decides whether the caller's jobs can run; it starts the caller's agent.

@@ -52,6 +52,7 @@ func (s *Server) routes() {
 	s.mux.Handle("POST /v1/jobs/{id}/preempt", s.job(s.stop(engine.StopPreempted)))
 	s.changes()
 	s.reservations()
+	s.notices()
 	s.mux.Handle("GET /v1/jobs/{id}/wait", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Wait(r.Context(), c, id) }))
 	s.mux.Handle("GET /v1/jobs/{id}/attend", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Attend(r.Context(), c, id) }))
 	s.mux.Handle("POST /v1/jobs/{id}/detach", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Detach(r.Context(), c, id) }))

@@ -29,4 +29,6 @@ package api
 //	POST /v1/reservations               ReserveRequest -> ReserveResponse
 //	POST /v1/reservations/{id}/remove   StopRequest -> Reservation
 //	POST /v1/undrain                    UndrainRequest -> []Reservation: the drains that are left
+//	GET  /v1/notices?limit=N            -> Notices: the caller's own
+//	POST /v1/notices/read               ReadRequest -> {}
 //	POST /v1/agent                      Upgrade: gputop-agent; the connection becomes an agentrpc link

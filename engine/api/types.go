@@ -258,6 +258,8 @@ type WatchEvent struct {
 	Jobs    []Job          `json:"jobs,omitempty"`
 	Removed []engine.JobID `json:"removed,omitempty"`
 	GPUs    *GPUs          `json:"gpus,omitempty"`
+	// Notices, beside a Snapshot, are the caller's newest ones; later, those that are new.
+	Notices *Notices `json:"notices,omitempty"`
 }
 
 // Snapshot is the whole live state: queued and active jobs, the last ended ones, and the cards.

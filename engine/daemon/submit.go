@@ -15,6 +15,7 @@ import (
 	"gputop/engine/agentrpc"
 	"gputop/engine/api"
 	"gputop/engine/draft"
+	"gputop/engine/notice"
 	"gputop/engine/quota"
 	"gputop/engine/store"
 	"gputop/profiles"
@@ -72,6 +73,7 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest, 
 		if job.Spec.Attended {
 			d.attendanceOf(job.ID)
 		}
+		d.tell.waits.Add(notice.Wait{Job: job.ID, Since: job.Queued})
 		d.publish(e)
 		d.queue.kick()
 		resp.Job = *e.view

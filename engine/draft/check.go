@@ -68,6 +68,7 @@ func CheckSpec(s engine.Spec) error {
 		p.addf("retries", "%d: want a number from 0 to %d", s.Retries, maxRetries)
 	}
 	p.add("output", checkOutput(s.Output))
+	p.add("notify", engine.CheckNotify(s.Notify))
 	return errors.Join(p...)
 }
 
