@@ -100,7 +100,8 @@ type Job struct {
 	Held        bool   `json:"held,omitempty"`
 	HeldBy      string `json:"held_by,omitempty"`
 	HeldByAdmin bool   `json:"held_by_admin,omitempty"`
-	// ImageID and ImageDigest are what the image's name meant when it was prepared.
+	// ImageName in full, ImageID and ImageDigest are what the image's name meant when it was prepared.
+	ImageName   string `json:"image_name,omitempty"`
 	ImageID     string `json:"image_id,omitempty"`
 	ImageDigest string `json:"image_digest,omitempty"`
 	// Token is what opens the job's server; for its owner's eyes.

@@ -275,6 +275,12 @@ func (b *box) Notices(ctx context.Context, c api.Caller, limit int) (api.Notices
 	}[:min(limit, 2)]}, nil
 }
 
+func (b *box) Images(context.Context, api.Caller) (api.Images, error) {
+	return api.Images{Ready: []string{"docker.io/library/python:3", "localhost/mine:latest"}, Archives: "/nonexistent",
+		Images: []agentrpc.StoredImage{{Name: "localhost/mine:latest", ID: "sha256:0123456789abcdef", Digest: "sha256:77", Size: 3 * engine.GiB},
+			{Name: "evil\x1b[31m:1", ID: "ab"}}}, nil
+}
+
 func (b *box) ReadNotices(ctx context.Context, c api.Caller, through int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -37,6 +37,8 @@ type fileConfig struct {
 	// Notices and ReclaimIdle are in config_notices.go.
 	Notices     noticesConfig `yaml:"notices"`
 	ReclaimIdle string        `yaml:"reclaim_idle"`
+	// Images is in config_images.go.
+	Images imagesConfig `yaml:"images"`
 }
 
 // config is what the file and the flags say together.
@@ -123,6 +125,9 @@ func (f fileConfig) apply(c *config) error {
 		return err
 	}
 	if err := f.applyNotices(c); err != nil {
+		return err
+	}
+	if err := f.applyImages(c); err != nil {
 		return err
 	}
 	return f.applyKept(&c.policy)

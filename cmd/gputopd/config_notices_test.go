@@ -40,3 +40,28 @@ func TestConfigOfNotices(t *testing.T) {
 		}
 	}
 }
+
+func TestConfigOfImages(t *testing.T) {
+	for _, c := range []struct{ text, want, bad string }{
+		{"", " []", ""},
+		{"images: {archives: /srv/images/, ready: [python, 'ghcr.io/lab/tool:2']}\n", "/srv/images [docker.io/library/python:latest ghcr.io/lab/tool:2]", ""},
+		{"images: {archives: images}\n", "", "images.archives: "},
+		{"images: {ready: [python]}\n", "", "images.ready: "},
+		{"images: {archives: /a, ready: [Python]}\n", "", "images.ready: "},
+		{"images: {archives: /a, ready: [0123456789abcdef]}\n", "", "images.ready: "},
+		{"images: {archives: /a, allowed: [x]}\n", "", "allowed"},
+	} {
+		path := filepath.Join(t.TempDir(), "config.yaml")
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, err := loadConfig(path, true, false)
+		is := fmt.Sprint(got.policy.ImageArchives, " ", got.policy.ReadyImages)
+		switch {
+		case c.bad != "" && (err == nil || !strings.Contains(err.Error(), c.bad)):
+			t.Errorf("%q: %v, want %s", c.text, err, c.bad)
+		case c.bad == "" && (err != nil || is != c.want):
+			t.Errorf("%q: %s, %v; want %s", c.text, is, err, c.want)
+		}
+	}
+}

@@ -23,6 +23,7 @@ type Backend interface {
 	Changes
 	Reservations
 	Noticer
+	Imager
 	Info(c Caller) Info
 	GPUs(c Caller) GPUs
 	// Diagnose says what of this machine decides whether the caller's jobs can run; it starts the caller's agent.

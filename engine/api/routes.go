@@ -6,6 +6,7 @@ package api
 //	GET  /v1/gpus
 //	GET  /v1/doctor                     -> Diagnosis
 //	GET  /v1/users                      -> Users
+//	GET  /v1/images                     -> Images
 //	GET  /v1/watch                      newline-delimited WatchEvent
 //	POST /v1/jobs                       SubmitRequest -> SubmitResponse
 //	GET  /v1/jobs?ended=true&limit=N    newline-delimited Job

@@ -32,6 +32,10 @@ type Policy struct {
 	KeepEnded int
 	// KeepLogs is how long after a job's end its output and checkpoints are kept; 0 is for as long as the job is known.
 	KeepLogs time.Duration
+	// ImageArchives is a directory in which users' agents look for images before they ask a registry; empty for none.
+	// ReadyImages are those an admin keeps there for everybody, by their full names.
+	ImageArchives string
+	ReadyImages   []string
 	// Notices says when owners are told what, and when an idle job is stopped.
 	Notices notice.Policy
 }

@@ -125,7 +125,8 @@ func checkImage(s string) error {
 	if strings.ContainsAny(s, " \"'\\$`") || strings.HasPrefix(s, "-") {
 		return fmt.Errorf("%q is no image name; write it like docker.io/library/python:3.12", s)
 	}
-	return nil
+	_, err := engine.ImageNames(s)
+	return err
 }
 
 func checkCommand(command []string) error {
