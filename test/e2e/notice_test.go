@@ -14,7 +14,7 @@ import (
 )
 
 // hooked is a shared box whose admin has a program told of everything; it runs as nobody and appends to a file.
-func hooked(t *testing.T) (*sharedBox, func() []string) {
+func hooked(t *testing.T) (b *sharedBox, told string, lines func() []string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gputop-hook-")
 	if err != nil {
@@ -24,17 +24,17 @@ func hooked(t *testing.T) (*sharedBox, func() []string) {
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	told := filepath.Join(dir, "told")
+	told = filepath.Join(dir, "told")
 	hook := filepath.Join(dir, "hook")
 	if err := os.WriteFile(hook, []byte("#!/bin/sh\ncat >>"+told+"; id -un >"+told+".who\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	config := filepath.Join(dir, "config.yaml")
+	config := filepath.Join(t.TempDir(), "config.yaml") // where nobody else may write
 	if err := os.WriteFile(config, []byte("notices:\n  command: ["+hook+"]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := sharedWith(t, "--simulate", oneCard, "--config", config)
-	return b, func() (out []string) {
+	b = sharedWith(t, "--simulate", oneCard, "--config", config)
+	return b, told, func() (out []string) {
 		text, _ := os.ReadFile(told) // none before the first
 		for line := range strings.Lines(string(text)) {
 			var n struct {
@@ -52,12 +52,12 @@ func hooked(t *testing.T) (*sharedBox, func() []string) {
 
 // TestNoticesReachTheAdminsProgramOnce kills the daemon between a job's beginning and its end, and again after it.
 func TestNoticesReachTheAdminsProgramOnce(t *testing.T) {
-	b, told := hooked(t)
+	b, told, lines := hooked(t)
 	a := b.person(alice)
 	is := func(want ...string) {
 		t.Helper()
 		a.eventually(fmt.Sprintf("told %q", want), func() (bool, string) {
-			got := told()
+			got := lines()
 			return fmt.Sprint(got) == fmt.Sprint(want), fmt.Sprint(got)
 		})
 	}
@@ -78,7 +78,7 @@ func TestNoticesReachTheAdminsProgramOnce(t *testing.T) {
 	last := a.submit("--profile", "demo", "--gpu-fraction", "0.25", "--", "true")
 	a.untilState(last, engine.Succeeded)
 	is(append(all, "3 started "+alice, "3 ended "+alice)...) // in order: nothing of before came again
-	if who, err := os.ReadFile(filepath.Join(filepath.Dir(b.cards[len(b.cards)-1]), "told.who")); err != nil || strings.TrimSpace(string(who)) != "nobody" {
+	if who, err := os.ReadFile(told + ".who"); err != nil || strings.TrimSpace(string(who)) != "nobody" {
 		t.Errorf("the program ran as %q, %v", who, err)
 	}
 	out := a.gputop("notices")
