@@ -69,6 +69,8 @@ type Spec struct {
 	Restart Restart `json:"restart,omitempty"`
 	// Output is a file of the user's to which the job's output is copied; %j is the job id, %a the attempt.
 	Output string `json:"output,omitempty"`
+	// Notify is what its owner wants to be told: kinds of notices, or all or none alone; empty for the default.
+	Notify []string `json:"notify,omitempty"`
 }
 
 // Restart says when a job is put back in the queue although its program has ended.
@@ -98,7 +100,8 @@ type Job struct {
 	Held        bool   `json:"held,omitempty"`
 	HeldBy      string `json:"held_by,omitempty"`
 	HeldByAdmin bool   `json:"held_by_admin,omitempty"`
-	// ImageID and ImageDigest are what the image's name meant when it was prepared.
+	// ImageName in full, ImageID and ImageDigest are what the image's name meant when it was prepared.
+	ImageName   string `json:"image_name,omitempty"`
 	ImageID     string `json:"image_id,omitempty"`
 	ImageDigest string `json:"image_digest,omitempty"`
 	// Token is what opens the job's server; for its owner's eyes.

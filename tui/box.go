@@ -51,6 +51,7 @@ type box struct {
 	jobs     map[engine.JobID]*api.Job
 	lists    [lists][]*api.Job
 	onDevice map[engine.DeviceID][]*api.Job
+	inbox    inbox
 
 	link      link
 	linkError error
@@ -65,6 +66,9 @@ func (b *box) apply(e api.WatchEvent, now time.Time) {
 		b.jobs = make(map[engine.JobID]*api.Job, len(e.Snapshot.Jobs))
 		b.lists = [lists][]*api.Job{}
 		b.changeJobs(e.Snapshot.Jobs, nil)
+	}
+	if e.Notices != nil {
+		b.inbox.apply(*e.Notices, e.Snapshot != nil)
 	}
 	if e.GPUs != nil {
 		b.gpus = *e.GPUs

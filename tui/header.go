@@ -42,6 +42,10 @@ func (a *app) headerRight(spare int) *row {
 	s := a.sty
 	r := &row{s: s}
 	put := func(i ink, t string) { r.put(i, t, width(t)) }
+	if t := a.unreadText(); t != "" && spare < 4 {
+		put(s.accent, t)
+		r.gap(2)
+	}
 	if a.box.known && spare < 3 {
 		running, queued := a.box.counts()
 		put(s.strong, fmt.Sprint(running))

@@ -133,6 +133,7 @@ func (o *overview) Keys() []binding {
 	}
 	bs = append(bs, acts...)
 	bs = append(bs, binding{keys: []string{"tab"}, label: "tab", short: "next panel", help: "next panel: GPUs, running, queue, ended", run: focus(1)})
+	bs = append(bs, o.noticesKey())
 	return append(append(bs, o.able(o.changeKeys(j), noJob)...),
 		binding{keys: []string{"shift+tab"}, label: "shift+tab", help: "panel before", run: focus(panes - 1)},
 		binding{keys: []string{"down", "j"}, label: "j/k", short: "move", help: "one row down or up (also the arrows)", run: step(1)},

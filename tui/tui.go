@@ -34,6 +34,7 @@ type Client interface {
 	Cancel(ctx context.Context, id engine.JobID, note string) (api.Job, error)
 	Preempt(ctx context.Context, id engine.JobID, note string) (api.Job, error)
 	Changer
+	NoticeReader
 	Logs(ctx context.Context, id engine.JobID, o api.LogOptions, w io.Writer) error
 }
 
@@ -43,6 +44,11 @@ type Changer interface {
 	Release(ctx context.Context, id engine.JobID, note string) (api.Job, error)
 	Requeue(ctx context.Context, id engine.JobID, note string) (api.SubmitResponse, error)
 	Update(ctx context.Context, id engine.JobID, u api.UpdateRequest) (api.Job, error)
+}
+
+// NoticeReader is the part of Client that notes up to which notice the caller has read.
+type NoticeReader interface {
+	ReadNotices(ctx context.Context, through int64) error
 }
 
 // Options say how to run the interface. Client and Draft are needed.

@@ -40,6 +40,9 @@ func (c *cli) doctor(ctx context.Context) error {
 		d, derr := client.Diagnose(ctx)
 		if err = derr; err == nil {
 			v.Daemon = &d
+			if i, ierr := client.Images(ctx); ierr == nil { // an older daemon knows of none
+				v.Ready = doctor.LookAtReady(m, i)
+			}
 		}
 	}
 	if err != nil {

@@ -82,6 +82,7 @@ type box struct {
 	mu   sync.Mutex
 	jobs []api.Job
 	last engine.Spec
+	read int64 // notices
 }
 
 func ref[T any](v T) *T { return &v }
@@ -261,6 +262,30 @@ func (b *box) Audit(ctx context.Context, c api.Caller, q api.AuditQuery) (api.Au
 	return api.Audit{More: true, Entries: []engine.AuditEntry{
 		{Time: at.Add(time.Minute), User: engine.User{Name: "root"}, PID: 9, Action: "preempt", Job: 1, Owner: alice, Allowed: true, Reason: "evil\x1b]0;t\x07"},
 		{Time: at, User: bob, PID: 8, Action: "cancel", Job: 1, Owner: alice, Text: "job 1 belongs to alice"}}}, nil
+}
+
+func (b *box) Notices(ctx context.Context, c api.Caller, limit int) (api.Notices, error) {
+	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
+	me := engine.User{UID: 1000, Name: "alice"}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return api.Notices{Read: max(b.read, 1), Notices: []engine.Notice{
+		{ID: 2, Time: at.Add(time.Minute), Kind: engine.NoticeEnded, Job: 1, Name: "evil\x1b]0;t\x07", Owner: me, Attempt: 1, Text: "failed with exit code 3"},
+		{ID: 1, Time: at, Kind: engine.NoticePreempted, Job: 1, Name: "train", Owner: me, Attempt: 1, Text: "stopped and put back in the queue", Detail: "preempted by root: demo"},
+	}[:min(limit, 2)]}, nil
+}
+
+func (b *box) Images(context.Context, api.Caller) (api.Images, error) {
+	return api.Images{Ready: []string{"docker.io/library/python:3", "localhost/mine:latest"}, Archives: "/nonexistent",
+		Images: []agentrpc.StoredImage{{Name: "localhost/mine:latest", ID: "sha256:0123456789abcdef", Digest: "sha256:77", Size: 3 * engine.GiB},
+			{Name: "evil\x1b[31m:1", ID: "ab"}}}, nil
+}
+
+func (b *box) ReadNotices(ctx context.Context, c api.Caller, through int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.read = through
+	return nil
 }
 
 func (b *box) Wait(ctx context.Context, c api.Caller, id engine.JobID) (api.Job, error) {

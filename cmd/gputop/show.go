@@ -155,9 +155,13 @@ func (l *lines) spec(d api.JobDetail) {
 	l.add("Directory", s.Workdir)
 	l.add("Profile", s.Profile)
 	l.add("Image", s.Image)
+	if s.Image != "" && d.ImageName != s.Image {
+		l.add("Full name", d.ImageName)
+	}
 	l.add("Digest", d.ImageDigest)
 	l.add("Output", s.Output)
 	l.add("Restart", string(s.Restart))
+	l.add("Notify", strings.Join(s.Notify, ", "))
 	if s.Retries > 0 {
 		l.add("Retries", fmt.Sprint(s.Retries))
 	}

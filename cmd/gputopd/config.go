@@ -11,6 +11,7 @@ import (
 
 	"gputop/engine"
 	"gputop/engine/daemon"
+	"gputop/engine/notice/deliver"
 	"gputop/profiles"
 )
 
@@ -33,6 +34,11 @@ type fileConfig struct {
 	Everyone       fileRule    `yaml:"everyone"`
 	Groups         []fileGroup `yaml:"groups"`
 	Users          []fileUser  `yaml:"users"`
+	// Notices and ReclaimIdle are in config_notices.go.
+	Notices     noticesConfig `yaml:"notices"`
+	ReclaimIdle string        `yaml:"reclaim_idle"`
+	// Images is in config_images.go.
+	Images imagesConfig `yaml:"images"`
 }
 
 // config is what the file and the flags say together.
@@ -45,12 +51,13 @@ type config struct {
 	linger bool
 	// unknown are groups with a rule that this machine does not know: the rule applies to nobody.
 	unknown []string
+	notices deliver.Options
 }
 
 // loadConfig reads a configuration file; one that does not exist is empty unless it was named. guarded refuses one that
 // others may write.
 func loadConfig(path string, named, guarded bool) (config, error) {
-	c := config{interval: time.Second, policy: daemon.DefaultPolicy()}
+	c := config{interval: time.Second, policy: daemon.DefaultPolicy(), notices: defaultNotices()}
 	b, err := readConfig(path, guarded)
 	if errors.Is(err, fs.ErrNotExist) && !named {
 		return c, nil
@@ -115,6 +122,12 @@ func (f fileConfig) apply(c *config) error {
 		c.policy.MaxPending = f.MaxPending
 	}
 	if err := f.applyPeople(c); err != nil {
+		return err
+	}
+	if err := f.applyNotices(c); err != nil {
+		return err
+	}
+	if err := f.applyImages(c); err != nil {
 		return err
 	}
 	return f.applyKept(&c.policy)

@@ -17,6 +17,7 @@ import (
 	"gputop/engine/daemon"
 	"gputop/engine/gpu/simgpu"
 	"gputop/engine/host"
+	"gputop/engine/notice/deliver"
 	"gputop/engine/sampler"
 	"gputop/engine/store"
 )
@@ -191,7 +192,11 @@ func (f *serveFlags) options(conf config, st *store.Store, log *slog.Logger) (da
 		SpecDirs: []string{"/etc/cdi", "/var/run/cdi"}, UserName: newNames(f.people).of, StateDir: f.stateDir,
 		Groups: groupsOf(f.people),
 		System: daemon.System{Now: time.Now, Boottime: host.Boottime, BootID: boot, CPUs: host.CPUs(), Memory: host.Memory(),
-			Process: host.ReadProcess, Groups: host.Groups, Kill: host.Kill}}
+			Process: host.ReadProcess, Groups: host.Groups, Kill: host.Kill, HostMemory: host.ContainerMemory}}
+	if n := conf.notices; n.Mail != "" || len(n.Command) > 0 {
+		n.Store, n.Host, n.Now, n.Log = st, name, time.Now, log
+		o.Deliver = deliver.New(n)
+	}
 	if f.shared {
 		o.Account = accountOf(f.people)
 		o.Mode, o.LeaseDir, o.GroupID, o.UserID = daemon.Shared, f.cdiDir, groupID, userID

@@ -35,6 +35,7 @@ const (
 	MethodForget       Method = "forget"        // ForgetArgs -> nil: drops logs and checkpoints of a job, if it has no container
 	MethodKept         Method = "kept"          // nil -> KeptJobs
 	MethodCheck        Method = "check"         // PrepareArgs -> nil: what of a Prepare needs no Podman, at once
+	MethodImages       Method = "images"        // nil -> ImageList
 	MethodEnd          Method = "end"           // nil -> nil: the agent ends as soon as no call but ReadLog is under way
 	// MethodPing is answered by the connection itself, whatever else is under way: nil -> nil.
 	MethodPing Method = "ping"
@@ -127,6 +128,8 @@ type Problem struct {
 // ResolveImageArgs asks what an image name means on this machine, without pulling.
 type ResolveImageArgs struct {
 	Image string `json:"image"`
+	// Archives is the directory of image archives; empty for none.
+	Archives string `json:"archives,omitempty"`
 }
 
 // Image is an image of the user's store. Found false with no error: not here, and a pull may bring it.
@@ -135,17 +138,38 @@ type Image struct {
 	ID     string `json:"id,omitempty"`
 	Digest string `json:"digest,omitempty"`
 	Name   string `json:"name,omitempty"` // in full
+	// Archived says of one that is not found that it can be loaded from an archive.
+	Archived bool `json:"archived,omitempty"`
+}
+
+// ImageList is what the user's store holds, the first MaxImages.
+type ImageList struct {
+	Images []StoredImage `json:"images"`
+}
+
+// MaxImages is how many images a list has at most.
+const MaxImages = 1000
+
+// StoredImage is one name of an image in the user's store.
+type StoredImage struct {
+	Name    string       `json:"name"`
+	ID      string       `json:"id"`
+	Digest  string       `json:"digest,omitempty"`
+	Size    engine.Bytes `json:"size_bytes"` // with what it shares with others
+	Created time.Time    `json:"created"`
 }
 
 // PrepareArgs makes everything ready that needs no device: pulls the image (or builds the host-environment one) and
 // checks directories as the user.
 type PrepareArgs struct {
-	Job     engine.JobID   `json:"job"`
-	Image   string         `json:"image,omitempty"`
-	HostEnv bool           `json:"host_env,omitempty"`
-	Workdir string         `json:"workdir"`
-	Mounts  []engine.Mount `json:"mounts,omitempty"`
-	Output  string         `json:"output,omitempty"`
+	Job   engine.JobID `json:"job"`
+	Image string       `json:"image,omitempty"`
+	// Archives is a directory in which images are looked for before a registry is asked; empty for none.
+	Archives string         `json:"archives,omitempty"`
+	HostEnv  bool           `json:"host_env,omitempty"`
+	Workdir  string         `json:"workdir"`
+	Mounts   []engine.Mount `json:"mounts,omitempty"`
+	Output   string         `json:"output,omitempty"`
 	// Program is the first word of the command of a host-environment job, and Path the job's PATH; empty for the account's.
 	Program string `json:"program,omitempty"`
 	Path    string `json:"path,omitempty"`

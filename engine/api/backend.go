@@ -22,6 +22,8 @@ type Backend interface {
 	Jobs
 	Changes
 	Reservations
+	Noticer
+	Imager
 	Info(c Caller) Info
 	GPUs(c Caller) GPUs
 	// Diagnose says what of this machine decides whether the caller's jobs can run; it starts the caller's agent.

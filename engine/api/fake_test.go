@@ -74,6 +74,19 @@ func (f *fake) Hold(ctx context.Context, c Caller, id engine.JobID, hold bool, n
 	return Job{ID: id, Held: hold, Class: engine.Low}, f.note(c)
 }
 
+func (f *fake) Images(ctx context.Context, c Caller) (Images, error) {
+	return Images{Ready: []string{"docker.io/library/python:3"}}, f.note(c)
+}
+
+func (f *fake) Notices(ctx context.Context, c Caller, limit int) (Notices, error) {
+	return Notices{Notices: []engine.Notice{{ID: int64(limit), Kind: engine.NoticeEnded, Owner: c.User}}, Read: 3}, f.note(c)
+}
+
+func (f *fake) ReadNotices(ctx context.Context, c Caller, through int64) error {
+	f.stop = fmt.Sprintf("read through %d", through)
+	return f.note(c)
+}
+
 func (f *fake) Requeue(ctx context.Context, c Caller, id engine.JobID, note string) (SubmitResponse, error) {
 	f.stop = fmt.Sprintf("%v requeue %v", id, note)
 	return SubmitResponse{Job: Job{ID: id + 1, Class: engine.Low}}, f.note(c)

@@ -6,6 +6,7 @@ package api
 //	GET  /v1/gpus
 //	GET  /v1/doctor                     -> Diagnosis
 //	GET  /v1/users                      -> Users
+//	GET  /v1/images                     -> Images
 //	GET  /v1/watch                      newline-delimited WatchEvent
 //	POST /v1/jobs                       SubmitRequest -> SubmitResponse
 //	GET  /v1/jobs?ended=true&limit=N    newline-delimited Job
@@ -29,4 +30,6 @@ package api
 //	POST /v1/reservations               ReserveRequest -> ReserveResponse
 //	POST /v1/reservations/{id}/remove   StopRequest -> Reservation
 //	POST /v1/undrain                    UndrainRequest -> []Reservation: the drains that are left
+//	GET  /v1/notices?limit=N            -> Notices: the caller's own
+//	POST /v1/notices/read               ReadRequest -> {}
 //	POST /v1/agent                      Upgrade: gputop-agent; the connection becomes an agentrpc link

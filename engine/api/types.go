@@ -137,7 +137,9 @@ type Grant struct {
 type JobDetail struct {
 	Job
 	// Spec is nil for a job that the caller may not look into.
-	Spec        *engine.Spec   `json:"spec,omitempty"`
+	Spec *engine.Spec `json:"spec,omitempty"`
+	// ImageName is the image's name in full, once it is known what the name meant.
+	ImageName   string         `json:"image_name,omitempty"`
 	ImageDigest string         `json:"image_digest,omitempty"`
 	Attempts    []Attempt      `json:"attempts,omitempty"`
 	Events      []engine.Event `json:"events,omitempty"`
@@ -258,6 +260,8 @@ type WatchEvent struct {
 	Jobs    []Job          `json:"jobs,omitempty"`
 	Removed []engine.JobID `json:"removed,omitempty"`
 	GPUs    *GPUs          `json:"gpus,omitempty"`
+	// Notices, beside a Snapshot, are the caller's newest ones; later, those that are new.
+	Notices *Notices `json:"notices,omitempty"`
 }
 
 // Snapshot is the whole live state: queued and active jobs, the last ended ones, and the cards.

@@ -59,7 +59,9 @@ type Options struct {
 	AccountsEvery time.Duration
 	// UserID is the number of a user by their name; nil knows none.
 	UserID func(name string) (uint32, error)
-	Log    *slog.Logger
+	// Deliver sends notices out of this program; nil sends none.
+	Deliver Deliverer
+	Log     *slog.Logger
 }
 
 func (o *Options) accountsEvery() time.Duration {
@@ -81,6 +83,8 @@ type System struct {
 	Process func(pid int) (p host.Process, ok bool)
 	// Groups are those of a process; nil knows none.
 	Groups func(pid int) (groups []uint32, ok bool)
+	// HostMemory is what the container of a process uses of the host's memory; nil knows nothing.
+	HostMemory func(pid int) (used engine.Bytes, ok bool)
 	// Kill ends a process, if it still is the one that started then; nil kills nothing.
 	Kill func(pid int, start uint64) error
 	// LockDevice takes the machine-wide lock of a device, or says who has it; nil locks nothing.
@@ -106,6 +110,7 @@ type Daemon struct {
 	images *imageCache
 	queue  *queue
 	told   *told
+	tell   *teller
 	// unsaved are the jobs with a stop that the disk has not taken yet.
 	unsaved map[engine.JobID]bool
 	// applyFact is the store's; tests let it fail.
@@ -166,6 +171,11 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	d.people = map[uint32]*person{}
 	d.current.Store(&o.Policy)
 	d.queue, d.told = newQueue(), &told{at: map[toldKey]time.Time{}}
+	waits, err := o.Store.WaitsTold(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d.tell = newTeller(d.state, waits)
 	return d, nil
 }
 
@@ -180,6 +190,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}()
 	d.adoptAll()
 	d.goWork(d.retain)
+	d.goWork(d.watchHostMemory)
+	if d.o.Deliver != nil {
+		d.goWork(d.o.Deliver.Run)
+	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	d.queue.kick()
@@ -271,6 +285,7 @@ func (d *Daemon) tick() {
 	d.keepReservations()
 	d.lookForDeparted()
 	d.endUnattended()
+	d.tellWaits()
 	if d.state.queued > 0 {
 		d.queue.kick()
 	}
@@ -348,6 +363,8 @@ func (d *Daemon) transact(id engine.JobID, attempt int, f func(c *change) error)
 	for _, a := range c.audit {
 		changes = append(changes, store.AddAudit(a))
 	}
+	told := d.changed(e, c)
+	changes = append(changes, kept(told)...)
 	apply := d.store.Apply
 	if c.fact {
 		apply = d.applyFact
@@ -357,8 +374,11 @@ func (d *Daemon) transact(id engine.JobID, attempt int, f func(c *change) error)
 	}
 	e.unsaved = nil
 	delete(d.unsaved, id)
+	was := e.job.State
 	d.state.put(e, c)
 	d.publish(e)
+	d.tell.follow(was, &e.job, c.now)
+	d.publishNotices(told)
 	d.queue.kick()
 	return nil
 }

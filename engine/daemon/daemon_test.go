@@ -40,6 +40,12 @@ type box struct {
 	// namespace is the PID namespace that all processes are in, the daemon's own too; 0 is unknown.
 	namespace atomic.Uint64
 	log       syncBuffer // what the daemon logs
+	// ahead is how far its wall clock is ahead, in nanoseconds; idle that its cards do nothing, else that is not known.
+	ahead   atomic.Int64
+	idle    atomic.Bool
+	hostMem atomic.Int64 // what each container uses, in bytes; 0 is not known
+	policy  Policy
+	deliver Deliverer
 
 	store  *store.Store
 	d      *Daemon
@@ -47,10 +53,15 @@ type box struct {
 	done   sync.WaitGroup
 }
 
-func newBox(t *testing.T, cards int) *box { return newBoxWith(t, cards, nil) }
-
 func newBoxWith(t *testing.T, cards int, with func(*Options)) *box {
-	b := &box{with: with, t: t, dir: t.TempDir(), cards: cards, bootID: "boot-1", agent: newFakeAgent(t, me())}
+	return newBox(t, cards, func(b *box) { b.with = with })
+}
+
+func newBox(t *testing.T, cards int, with ...func(*box)) *box {
+	b := &box{t: t, dir: t.TempDir(), cards: cards, bootID: "boot-1", agent: newFakeAgent(t, me()), policy: DefaultPolicy()}
+	for _, f := range with {
+		f(b)
+	}
 	b.boot.Store(int64(time.Hour))
 	b.start()
 	t.Cleanup(b.stop)
@@ -70,14 +81,14 @@ func (b *box) start() {
 	for i := range b.cards {
 		devices = append(devices, cdi.SimulatedDevice{Name: cardName(i), HostPath: "/dev/null", ContainerPath: "/dev/nvidia0"})
 	}
-	o := Options{Mode: Shared, GroupID: func(string) (uint32, error) { return sharedGID, nil }, Groups: b.groups, UserID: userID, Store: st, Devices: devices, Policy: DefaultPolicy(), Log: log,
+	o := Options{Mode: Shared, GroupID: func(string) (uint32, error) { return sharedGID, nil }, Groups: b.groups, UserID: userID, Store: st, Devices: devices, Policy: b.policy, Log: log, Deliver: b.deliver,
 		StartAgent: func(engine.User) error {
 			if !b.silent.Load() {
 				b.agent.connect(ctx, b.d, &b.done)
 			}
 			return nil
 		},
-		System: System{LockDevice: b.lock, Now: time.Now, Boottime: b.boot.Load, BootID: b.bootID, CPUs: 64, Memory: 256 * engine.GiB,
+		System: System{LockDevice: b.lock, Now: b.now, HostMemory: b.hostMemory, Boottime: b.boot.Load, BootID: b.bootID, CPUs: 64, Memory: 256 * engine.GiB,
 			Process: func(pid int) (host.Process, bool) {
 				return host.Process{UID: me().UID, Start: 7, PIDNamespace: b.namespace.Load()}, b.running(pid)
 			}}}
@@ -111,6 +122,13 @@ func userID(name string) (uint32, error) {
 	return 0, errors.New("not here")
 }
 
+func (b *box) now() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
+
+func (b *box) hostMemory(int) (engine.Bytes, bool) {
+	n := b.hostMem.Load()
+	return engine.Bytes(n), n != 0
+}
+
 func cardName(i int) string { return "GPU-" + string(rune('a'+i)) }
 
 // running says whether some container has a live process; the fake gives all of them the test's own PID.
@@ -127,10 +145,14 @@ func (b *box) running(int) bool {
 
 func (b *box) sample() {
 	total, used := 40*engine.GiB, engine.Bytes(0)
-	s := engine.Sample{Time: time.Now(), Simulated: true}
+	s := engine.Sample{Time: b.now(), Simulated: true}
+	var sm *float64
+	if b.idle.Load() {
+		sm = new(float64)
+	}
 	for i := range b.cards {
 		s.GPUs = append(s.GPUs, engine.GPU{UUID: engine.DeviceID(cardName(i)), Index: i, Model: "A100", MemoryTotal: &total,
-			MemoryUsed: &used, ProcessesKnown: true, Health: engine.HealthOK})
+			MemoryUsed: &used, SM: sm, ProcessesKnown: true, Health: engine.HealthOK})
 	}
 	_ = b.d.do(context.Background(), func() { b.d.takeSample(s) })
 }

@@ -79,6 +79,7 @@ func (d *Daemon) takeSample(s engine.Sample) {
 	d.lockHeld()
 	d.hub.gpus(d.gpusView())
 	d.publishUse()
+	d.seeUse()
 	d.queue.kick()
 }
 

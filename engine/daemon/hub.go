@@ -23,6 +23,8 @@ type watcher struct {
 	jobs    map[engine.JobID]*api.Job
 	removed map[engine.JobID]bool
 	gpus    *api.GPUs
+	user    engine.User // who watches
+	notices *api.Notices
 }
 
 func newHub() *hub { return &hub{watchers: map[*watcher]struct{}{}} }
@@ -55,8 +57,8 @@ func (h *hub) each(f func(*watcher)) {
 	}
 }
 
-func (h *hub) add() *watcher {
-	w := &watcher{wake: make(chan struct{}, 1), jobs: map[engine.JobID]*api.Job{}, removed: map[engine.JobID]bool{}}
+func (h *hub) add(u engine.User) *watcher {
+	w := &watcher{user: u, wake: make(chan struct{}, 1), jobs: map[engine.JobID]*api.Job{}, removed: map[engine.JobID]bool{}}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -86,10 +88,9 @@ func (h *hub) close() {
 // take empties what has gathered for a watcher.
 func (h *hub) take(w *watcher, c api.Caller) (api.WatchEvent, bool) {
 	h.mu.Lock()
-	jobs, removed, gpus := w.jobs, w.removed, w.gpus
-	w.jobs, w.removed, w.gpus = map[engine.JobID]*api.Job{}, map[engine.JobID]bool{}, nil
+	jobs, removed, ev := w.jobs, w.removed, api.WatchEvent{GPUs: w.gpus, Notices: w.notices}
+	w.jobs, w.removed, w.gpus, w.notices = map[engine.JobID]*api.Job{}, map[engine.JobID]bool{}, nil, nil
 	h.mu.Unlock()
-	ev := api.WatchEvent{GPUs: gpus}
 	for _, v := range jobs {
 		ev.Jobs = append(ev.Jobs, redact(*v, c))
 	}
@@ -98,7 +99,7 @@ func (h *hub) take(w *watcher, c api.Caller) (api.WatchEvent, bool) {
 		ev.Removed = append(ev.Removed, id)
 	}
 	slices.Sort(ev.Removed)
-	return ev, ev.GPUs != nil || len(ev.Jobs) > 0 || len(ev.Removed) > 0
+	return ev, ev.GPUs != nil || ev.Notices != nil || len(ev.Jobs) > 0 || len(ev.Removed) > 0
 }
 
 // Watch sends a snapshot and then every change, until ctx ends.
@@ -110,7 +111,7 @@ func (d *Daemon) Watch(ctx context.Context, c api.Caller, send func(api.WatchEve
 		// In the loop: nothing can change between the snapshot and the registration.
 		views = d.liveViews()
 		snap.GPUs = *d.gpusView()
-		w = d.hub.add()
+		w = d.hub.add(c.User)
 	})
 	if err != nil {
 		return err
@@ -120,7 +121,14 @@ func (d *Daemon) Watch(ctx context.Context, c api.Caller, send func(api.WatchEve
 	for _, v := range views {
 		snap.Jobs = append(snap.Jobs, redact(*v, c))
 	}
-	if err := send(api.WatchEvent{Snapshot: snap}); err != nil {
+	first := api.WatchEvent{Snapshot: snap}
+	// Read after the registration: one that comes meanwhile is sent twice rather than not at all.
+	if n, err := d.Notices(ctx, c, api.DefaultNotices); err == nil {
+		first.Notices = &n
+	} else {
+		d.log.Error("a screen begins without notices", "user", c.Name, "err", err)
+	}
+	if err := send(first); err != nil {
 		return err
 	}
 	for {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"gputop/engine"
+	"gputop/engine/notice"
 	"gputop/engine/quota"
 	"gputop/engine/scheduler"
 )
@@ -31,6 +32,12 @@ type Policy struct {
 	KeepEnded int
 	// KeepLogs is how long after a job's end its output and checkpoints are kept; 0 is for as long as the job is known.
 	KeepLogs time.Duration
+	// ImageArchives is a directory in which users' agents look for images before they ask a registry; empty for none.
+	// ReadyImages are those an admin keeps there for everybody, by their full names.
+	ImageArchives string
+	ReadyImages   []string
+	// Notices says when owners are told what, and when an idle job is stopped.
+	Notices notice.Policy
 }
 
 // DefaultPolicy is what holds without a configuration.
@@ -39,5 +46,6 @@ func DefaultPolicy() Policy {
 		Profile: "host-env", Class: engine.Medium, TimeLimit: 24 * time.Hour, StopGrace: 30 * time.Second,
 		MaxPending: 20000, Preemptible: []engine.Class{engine.Low}, AdminGroup: "gputop-admin", Scheduler: scheduler.DefaultPolicy(),
 		LogLimit: 1 << 30, KeepEnded: 5000, KeepLogs: 30 * 24 * time.Hour,
+		Notices: notice.DefaultPolicy(),
 	}
 }

@@ -145,7 +145,9 @@ func (d *Daemon) askPrepare(ctx context.Context, id engine.JobID, u engine.User,
 	if err := d.do(ctx, func() { later = d.state.workAhead(u.UID, id) }); err != nil {
 		return img, err
 	}
-	err = l.call(ctx, agentrpc.MethodPrepare, prepareArgs(id, key, spec, later), &img)
+	args := prepareArgs(id, key, spec, later)
+	args.Archives = d.policy().ImageArchives
+	err = l.call(ctx, agentrpc.MethodPrepare, args, &img)
 	if err == nil && img.ID == "" {
 		err = &agentrpc.Error{Code: agentrpc.CodeFailed, Message: "the agent named no image"}
 	}
@@ -171,7 +173,7 @@ func (d *Daemon) prepared(c *change, img agentrpc.Image, err error) error {
 	e := d.state.jobs[c.job.ID]
 	e.away = ""
 	if err == nil {
-		c.job.Prepared, c.job.ImageID, c.job.ImageDigest = true, img.ID, img.Digest
+		c.job.Prepared, c.job.ImageName, c.job.ImageID, c.job.ImageDigest = true, said(img.Name), img.ID, img.Digest
 		return c.move(engine.EvPrepared)
 	}
 	code := agentrpc.CodeOf(err)

@@ -107,7 +107,7 @@ func (d *Daemon) Show(ctx context.Context, c api.Caller, id engine.JobID) (api.J
 		return det, nil
 	}
 	spec := withoutSecrets(j.Spec)
-	det.Spec, det.ImageDigest, det.Events = &spec, j.ImageDigest, events
+	det.Spec, det.ImageName, det.ImageDigest, det.Events = &spec, j.ImageName, j.ImageDigest, events
 	return det, nil
 }
 

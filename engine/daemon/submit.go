@@ -15,6 +15,7 @@ import (
 	"gputop/engine/agentrpc"
 	"gputop/engine/api"
 	"gputop/engine/draft"
+	"gputop/engine/notice"
 	"gputop/engine/quota"
 	"gputop/engine/store"
 	"gputop/profiles"
@@ -66,7 +67,7 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest, 
 		job.Token = rand.Text()
 	}
 	if img.ID != "" {
-		job.Prepared, job.ImageID, job.ImageDigest = true, img.ID, img.Digest
+		job.Prepared, job.ImageName, job.ImageID, job.ImageDigest = true, said(img.Name), img.ID, img.Digest
 	}
 	if r.DryRun {
 		resp.Job = *jobView(&job)
@@ -83,6 +84,7 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest, 
 		if job.Spec.Attended {
 			d.attendanceOf(job.ID)
 		}
+		d.tell.waits.Add(notice.Wait{Job: job.ID, Since: job.Queued})
 		d.publish(e)
 		d.queue.kick()
 		resp.Job = *e.view
@@ -265,10 +267,10 @@ func (d *Daemon) userReady(ctx context.Context, c api.Caller, s engine.Spec) (ag
 	}
 	if !key.hostEnv && strings.HasPrefix(key.image, "localhost/") {
 		var img agentrpc.Image
-		err := l.call(ctx, agentrpc.MethodResolveImage, agentrpc.ResolveImageArgs{Image: key.image}, &img)
-		if err == nil && !img.Found {
+		err := l.call(ctx, agentrpc.MethodResolveImage, agentrpc.ResolveImageArgs{Image: key.image, Archives: d.policy().ImageArchives}, &img)
+		if err == nil && !img.Found && !img.Archived {
 			return rt, none, &api.Error{Code: api.CodeInvalid, Message: fmt.Sprintf("image %s is not in your local store, and localhost/ images cannot be pulled", key.image),
-				Hint: "List what is there with: podman images"}
+				Hint: "List what is there with: gputop images"}
 		}
 	}
 	return rt, none, nil

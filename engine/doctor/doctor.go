@@ -67,6 +67,18 @@ type View struct {
 	Pasta     bool
 	Slirp     bool
 	Catatonit bool
+	// Ready are the images that an admin keeps ready; nil when the daemon was not asked.
+	Ready []ReadyImage
+}
+
+// ReadyImage is an image that an admin wants to be there for everybody.
+type ReadyImage struct {
+	// Name is its full name, and Archive the file that should hold it.
+	Name, Archive string
+	// Archived says that the user can read that file, and Closed that it is there and the user cannot.
+	Archived, Closed bool
+	// Stored says that the user's Podman holds it.
+	Stored bool
 }
 
 // Driver is what is installed of NVIDIA's driver; versions are empty when not found.
@@ -122,7 +134,7 @@ func Check(v View) []Finding {
 		return append(out, Finding{Check: "account", Level: OK,
 			Message: "root runs no jobs, so the checks of an account are left out: run gputop doctor as an ordinary user for them"})
 	}
-	for _, check := range []func(View) []Finding{agent, podman, runtime, subordinate, linger, cgroup, groups, storage, home, network, initProcess} {
+	for _, check := range []func(View) []Finding{agent, podman, runtime, subordinate, linger, cgroup, groups, storage, home, network, initProcess, ready} {
 		out = append(out, check(v)...)
 	}
 	return out

@@ -196,6 +196,10 @@ func readScalars(p *problems, f Fields, s *engine.Spec) {
 			p.addf("retries", "%q: want a whole number such as 2", f.Retries)
 		}
 	}
+	if f.Notify != "" {
+		s.Notify, err = engine.ParseNotify(f.Notify)
+		p.add("notify", err)
+	}
 }
 
 // resolve makes a path full: ~ is the home, anything relative is below the caller's directory.

@@ -68,6 +68,7 @@ func CheckSpec(s engine.Spec) error {
 		p.addf("retries", "%d: want a number from 0 to %d", s.Retries, maxRetries)
 	}
 	p.add("output", checkOutput(s.Output))
+	p.add("notify", engine.CheckNotify(s.Notify))
 	return errors.Join(p...)
 }
 
@@ -124,7 +125,8 @@ func checkImage(s string) error {
 	if strings.ContainsAny(s, " \"'\\$`") || strings.HasPrefix(s, "-") {
 		return fmt.Errorf("%q is no image name; write it like docker.io/library/python:3.12", s)
 	}
-	return nil
+	_, err := engine.ImageNames(s)
+	return err
 }
 
 func checkCommand(command []string) error {

@@ -23,6 +23,8 @@ type Fields struct {
 	Port string
 	// Restart is "no" or "unless-stopped".
 	Restart string
+	// Notify is a list of kinds of notices with commas between them.
+	Notify string
 	// Mounts are src[:dst[:ro|rw]].
 	Mounts []string
 	// Env are NAME=VALUE, or NAME for the caller's own value.
@@ -142,6 +144,7 @@ var flags = []Flag{
 	one("memory", "SIZE", "host memory (default: the share that goes with the GPUs)", func(f *Fields) *string { return &f.Memory }),
 	one("retries", "N", "how often to try again when the program itself fails (default 0)", func(f *Fields) *string { return &f.Retries }),
 	one("output", "FILE", "copy the job's output to this file; %j is the job id, %a the attempt", func(f *Fields) *string { return &f.Output }),
+	one("notify", "KINDS", "what you are told: started,ended,preempted,waiting,memory,idle,reclaimed, or all, or none", func(f *Fields) *string { return &f.Notify }),
 	one("workdir", "DIR", "directory to run in (default: the current one)", func(f *Fields) *string { return &f.Workdir }),
 	one("port", "PORT", "the job is a server on this port: a free one of the machine's loopback address leads to it, and GPUTOP_PORT says where to listen", func(f *Fields) *string { return &f.Port }),
 	one("restart", "WHEN", "unless-stopped: a service, put back in the queue whenever it ends, and after a reboot, until it is cancelled", func(f *Fields) *string { return &f.Restart }),

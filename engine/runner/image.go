@@ -22,54 +22,46 @@ import (
 
 // resolveImage says what a name means on this machine. It never pulls.
 func (a *Agent) resolveImage(ctx context.Context, p agentrpc.ResolveImageArgs) (agentrpc.Image, error) {
-	if err := checkImageName(p.Image); err != nil {
-		return agentrpc.Image{}, err
-	}
-	return a.lookUpImage(ctx, p.Image)
-}
-
-func checkImageName(name string) error {
-	if name == "" {
-		return invalid("no image named")
-	}
-	if strings.HasPrefix(name, "-") || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return invalid("image %q is no image name", name)
-	}
-	return nil
-}
-
-func (a *Agent) lookUpImage(ctx context.Context, name string) (agentrpc.Image, error) {
-	var img agentrpc.Image
-	err := a.podman.call(ctx, "look up image "+name, func(ctx context.Context) error {
-		r, err := images.GetImage(ctx, name, nil)
-		if err != nil {
-			return err
-		}
-		img = agentrpc.Image{Found: true, ID: r.ID, Digest: string(r.Digest), Name: fullName(name, r.RepoTags)}
-		return nil
-	})
-	if err != nil && agentrpc.CodeOf(err) == agentrpc.CodeNotFound {
-		return agentrpc.Image{}, nil
+	img, err := a.lookUpImage(ctx, p.Image)
+	if err == nil && !img.Found {
+		names, _ := engine.ImageNames(p.Image) // looked up just now
+		_, img.Archived = archiveOf(p.Archives, names)
 	}
 	return img, err
 }
 
-// fullName is the image's name that the user's stands for: the same, or one that ends in it.
-func fullName(name string, tags []string) string {
-	last := name[strings.LastIndex(name, "/")+1:]
-	want := name
-	if !strings.ContainsAny(last, ":@") {
-		want += ":latest"
+func imageNames(name string) ([]string, error) {
+	if name == "" {
+		return nil, invalid("no image named")
 	}
-	for _, t := range tags {
-		if t == want || strings.HasSuffix(t, "/"+want) {
-			return t
+	names, err := engine.ImageNames(name)
+	if err != nil {
+		return nil, invalid("%v", err)
+	}
+	return names, nil
+}
+
+// lookUpImage looks for an image by each of its names in full. What else Podman would take a short name for does not count.
+func (a *Agent) lookUpImage(ctx context.Context, name string) (agentrpc.Image, error) {
+	names, err := imageNames(name)
+	if err != nil {
+		return agentrpc.Image{}, err
+	}
+	for _, full := range names {
+		var img agentrpc.Image
+		err := a.podman.call(ctx, "look up image "+name, func(ctx context.Context) error {
+			r, err := images.GetImage(ctx, full, nil)
+			if err != nil {
+				return err
+			}
+			img = agentrpc.Image{Found: true, ID: r.ID, Digest: string(r.Digest), Name: full}
+			return nil
+		})
+		if err == nil || agentrpc.CodeOf(err) != agentrpc.CodeNotFound {
+			return img, err
 		}
 	}
-	if len(tags) > 0 && !strings.Contains(name, "@") {
-		return tags[0]
-	}
-	return name
+	return agentrpc.Image{}, nil
 }
 
 // prepare makes ready what needs no device.
@@ -80,14 +72,18 @@ func (a *Agent) prepare(ctx context.Context, p agentrpc.PrepareArgs) (agentrpc.I
 	if p.HostEnv {
 		return a.prepareHostEnv(ctx, p)
 	}
-	if err := checkImageName(p.Image); err != nil {
-		return agentrpc.Image{}, err
-	}
 	img, err := a.lookUpImage(ctx, p.Image)
 	if err != nil || img.Found {
 		return img, err
 	}
-	return a.pull(ctx, p)
+	names, err := imageNames(p.Image)
+	if err != nil {
+		return img, err
+	}
+	if file, ok := archiveOf(p.Archives, names); ok {
+		return a.load(ctx, p, file)
+	}
+	return a.pull(ctx, p, names[len(names)-1])
 }
 
 // check looks, as the user, at what a job wants of the host: what cannot be is refused before it waits.
@@ -105,25 +101,26 @@ func (a *Agent) check(_ context.Context, p agentrpc.PrepareArgs) (none, error) {
 	return nil, a.jobView(p.Workdir, p.Mounts, p.Path).check(p.Program, p.Later)
 }
 
-func (a *Agent) pull(ctx context.Context, p agentrpc.PrepareArgs) (agentrpc.Image, error) {
-	a.progress(p.Job, "pulling "+p.Image)
+func (a *Agent) pull(ctx context.Context, p agentrpc.PrepareArgs, full string) (agentrpc.Image, error) {
+	a.progress(p.Job, "pulling "+full)
 	w := &progressWriter{send: func(text string) { a.progress(p.Job, text) }, now: time.Now}
 	var ids []string
 	err := a.podman.call(ctx, "pull", func(ctx context.Context) (err error) {
-		ids, err = pullStream(ctx, p.Image, w)
+		ids, err = pullStream(ctx, full, w)
 		return err
 	})
 	if err != nil {
-		return agentrpc.Image{}, pullFault(p.Image, err)
+		return agentrpc.Image{}, pullFault(full, err)
 	}
-	name := p.Image
+	name := full
 	if len(ids) > 0 {
 		name = ids[len(ids)-1]
 	}
 	img, err := a.lookUpImage(ctx, name)
 	if err == nil && !img.Found {
-		err = &agentrpc.Error{Code: agentrpc.CodeFailed, Message: "image " + p.Image + " is not there after pulling it"}
+		err = &agentrpc.Error{Code: agentrpc.CodeFailed, Message: "image " + full + " is not there after pulling it"}
 	}
+	img.Name = full
 	return img, err
 }
 
@@ -182,12 +179,17 @@ func pullFault(image string, err error) error {
 	case has("manifest unknown", "name unknown", "repository name not known", "does not exist", "invalid reference", "invalid repository name"):
 		code = agentrpc.CodeInvalid
 	case has("unauthorized", "requested access to the resource is denied", "authentication required", "access forbidden"):
-		code, hint = agentrpc.CodeInvalid, "; log in as yourself with podman login"
+		code, hint = agentrpc.CodeInvalid, "; log in with: gputop images login "+registryOf(image)
 	}
 	if len(text) > maxMessage {
 		text = text[:maxMessage] + "…"
 	}
 	return &agentrpc.Error{Code: code, Message: "image " + image + " is not on this machine and could not be pulled: " + text + hint}
+}
+
+func registryOf(full string) string {
+	registry, _, _ := strings.Cut(full, "/")
+	return registry
 }
 
 func (a *Agent) progress(job engine.JobID, text string) {

@@ -163,6 +163,8 @@ func (a *Agent) handle(ctx context.Context, m agentrpc.Method, raw agentrpc.RawO
 		return serve(ctx, raw, a.forget)
 	case agentrpc.MethodKept:
 		return a.kept()
+	case agentrpc.MethodImages:
+		return a.listImages(ctx)
 	case agentrpc.MethodCheck:
 		return serve(ctx, raw, a.check)
 	case agentrpc.MethodEnd:

@@ -16,7 +16,7 @@ const applicationID = 0x67707470
 
 // migrations bring a file from version n to n+1; entry 0 makes a new one. A released entry never changes. What is
 // queried has a column; the body is the noun as JSON, and is what is read back.
-var migrations = []string{schemaV1, schemaV2, schemaV3, schemaV4}
+var migrations = []string{schemaV1, schemaV2, schemaV3, schemaV4, schemaV5}
 
 // AUTOINCREMENT keeps ids from being used again after rows are deleted. Foreign keys are checked at commit, so that the
 // order of changes within one call does not matter. Times are milliseconds since 1970.
@@ -85,6 +85,32 @@ CREATE INDEX job_logs ON job(ended) WHERE final = 1 AND forgotten = 0;
 // AUTOINCREMENT keeps the number of a reservation that is over from being another's.
 const schemaV4 = `
 CREATE TABLE reservation (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
+`
+
+// Notices outlive their jobs, for their own time. shown is 0 for one that its owner does not want to see; due has a bit
+// for each way by which it has still to be sent. What a user has read is known by the highest id.
+const schemaV5 = `
+CREATE TABLE notice (
+	id    INTEGER PRIMARY KEY AUTOINCREMENT,
+	time  INTEGER NOT NULL,
+	uid   INTEGER NOT NULL,
+	owner TEXT    NOT NULL,
+	job   INTEGER NOT NULL,
+	kind  TEXT    NOT NULL,
+	key   TEXT    NOT NULL,
+	shown INTEGER NOT NULL,
+	due   INTEGER NOT NULL,
+	body  TEXT    NOT NULL
+);
+CREATE UNIQUE INDEX notice_once ON notice(job, kind, key);
+CREATE INDEX notice_user ON notice(uid, owner, id);
+CREATE INDEX notice_due  ON notice(id) WHERE due <> 0;
+CREATE TABLE notice_read (
+	uid     INTEGER NOT NULL,
+	owner   TEXT    NOT NULL,
+	through INTEGER NOT NULL,
+	PRIMARY KEY (uid, owner)
+) WITHOUT ROWID;
 `
 
 // checkHeader reads what the file says of itself before SQLite opens it, for opening alone already writes: a newer

@@ -17,12 +17,15 @@ import (
 // maxBatch bounds how many calls share one transaction, so that the first of them does not wait for too many others.
 const maxBatch = 256
 
-// Change is one row to store. Make it with PutJob, PutAttempt, AddEvent or AddAudit.
+// Change is one row to store. Make it with PutJob, PutAttempt, AddEvent, AddAudit or AddNotice.
 type Change struct {
 	job     *engine.Job
 	attempt *engine.Attempt
 	event   *engine.Event
 	audit   *engine.AuditEntry
+	notice  *Notice
+	// waitsTold is set by SetWaitsTold.
+	waitsTold time.Time
 }
 
 // PutJob stores a job, over the one with the same id.
@@ -40,6 +43,8 @@ type row struct {
 	args []any
 	// after does what follows from the row's own id, in the same transaction; nil for nothing.
 	after func(w *writer, id int64) error
+	// ignored is told when the row was there already; nil where that cannot be.
+	ignored func()
 }
 
 func (c Change) row() (row, error) {
@@ -60,6 +65,10 @@ func (c Change) row() (row, error) {
 		return row{stmt: func(w *writer) *sql.Stmt { return w.addEvent }, args: []any{int64(e.Job), body}}, err
 	case c.audit != nil:
 		return auditRow(c.audit)
+	case c.notice != nil:
+		return noticeRow(c.notice)
+	case !c.waitsTold.IsZero():
+		return row{stmt: func(w *writer) *sql.Stmt { return w.setMeta }, args: []any{waitsToldKey, c.waitsTold.UTC().Format(time.RFC3339Nano)}}, nil
 	}
 	return row{}, fmt.Errorf("empty change")
 }
@@ -125,6 +134,10 @@ func subject(c Change) string {
 		return "attempt " + c.attempt.ID.String()
 	case c.audit != nil:
 		return "audit entry of " + c.audit.User.Name
+	case c.notice != nil:
+		return "notice about job " + c.notice.Job.String()
+	case c.event == nil:
+		return "which waits were told"
 	}
 	return "event of job " + c.event.Job.String()
 }
@@ -196,6 +209,7 @@ func gather(first *write, waiting <-chan *write) []*write {
 type writer struct {
 	conn                                   *sql.Conn
 	putJob, putAttempt, addEvent, addAudit *sql.Stmt
+	addNotice, setMeta                     *sql.Stmt
 	log                                    *slog.Logger
 	commits                                atomic.Int64 // transactions committed
 	reserve                                *reserve
@@ -216,6 +230,8 @@ func newWriter(ctx context.Context, conn *sql.Conn, r *reserve, o Options) (*wri
 		{&w.addEvent, `INSERT INTO event(job, n, body)
 			SELECT ?1, coalesce(max(n), 0) + 1, ?2 FROM event WHERE job = ?1`},
 		{&w.addAudit, `INSERT INTO audit(time, uid, name, owner_uid, owner, body) VALUES (?, ?, ?, ?, ?, ?)`},
+		{&w.addNotice, insertNotice},
+		{&w.setMeta, `INSERT INTO meta(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2`},
 	} {
 		var err error
 		if *s.to, err = conn.PrepareContext(ctx, s.query); err != nil {
@@ -233,7 +249,7 @@ func newWriter(ctx context.Context, conn *sql.Conn, r *reserve, o Options) (*wri
 // close lets go of the statements first: while one is open, SQLite keeps the connection and leaves its log behind.
 func (w *writer) close() error {
 	var errs []error
-	for _, s := range []*sql.Stmt{w.putJob, w.putAttempt, w.addEvent, w.addAudit} {
+	for _, s := range []*sql.Stmt{w.putJob, w.putAttempt, w.addEvent, w.addAudit, w.addNotice, w.setMeta} {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}
@@ -293,6 +309,16 @@ func (w *writer) put(rows []row) error {
 		res, err := r.stmt(w).Exec(r.args...)
 		if err != nil {
 			return err
+		}
+		if r.ignored != nil {
+			n, err := res.RowsAffected()
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				r.ignored()
+				continue
+			}
 		}
 		if r.after == nil {
 			continue

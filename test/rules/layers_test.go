@@ -33,6 +33,8 @@ var importRules = []importRule{
 		why: "everybody shares the nouns, so they may depend on nothing"},
 	{dir: "engine/scheduler", only: []string{"engine"}, standard: true,
 		why: "a plan depends on its input alone"},
+	{dir: "engine/notice", only: []string{"engine", "engine/store", "engine/termsafe"},
+		why: "it says what is worth telling, and sends it; it neither decides about jobs nor asks anybody"},
 	{dir: "engine/daemon", never: []string{"gputop/engine/runner", "gputop/engine/gpu", podman, nvml},
 		why: "the engine may be root: it never loads NVML and never talks to a user's Podman; sampler and agent do"},
 	{dir: "engine/sampler", never: []string{nvml, "gputop/engine/gpu"},
@@ -146,7 +148,7 @@ func (r dependencyRule) check(deps []string) (problems []string) {
 }
 
 // pure are packages whose results depend on their arguments alone.
-var pure = []string{"engine", "engine/scheduler"}
+var pure = []string{"engine", "engine/scheduler", "engine/notice"}
 
 // impure are the standard packages with which that would end.
 var impure = []string{"bufio", "context", "crypto", "io", "log", "math/rand", "net", "os", "runtime", "sync", "syscall", "unsafe"}

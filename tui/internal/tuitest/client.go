@@ -212,6 +212,11 @@ func (c *Client) Update(_ context.Context, id engine.JobID, u api.UpdateRequest)
 	return api.Job{ID: id, Class: *u.Class}, c.change("update %s to %s", id, u.Class)
 }
 
+// ReadNotices remembers up to where was read.
+func (c *Client) ReadNotices(_ context.Context, through int64) error {
+	return c.change("read notices through %d", through)
+}
+
 // Logs writes Output and waits.
 func (c *Client) Logs(ctx context.Context, _ engine.JobID, _ api.LogOptions, w io.Writer) error {
 	c.check()

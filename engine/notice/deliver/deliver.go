@@ -1,0 +1,240 @@
+// Package deliver sends stored notices by the local mail program and to an admin's own program. Each is taken from the
+// store before it is sent: one that a crash comes between is lost rather than sent twice, and it stays readable with
+// gputop notices. Nobody waits for the package, and what it starts never runs as root.
+package deliver
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"gputop/engine"
+	"gputop/engine/store"
+)
+
+const (
+	// atOnce is how many notices are looked at together.
+	atOnce = 256
+	// stale is the age from which a notice is not sent any more.
+	stale = 24 * time.Hour
+	// window is the time over which what one user gets is counted.
+	window = time.Hour
+	// retry is how long a store that refuses is left alone.
+	retry = 10 * time.Second
+	// runTime is how long one program may take.
+	runTime = 20 * time.Second
+)
+
+// Store is what is needed of the store.
+type Store interface {
+	DueNotices(ctx context.Context, limit int) ([]store.Notice, error)
+	TakeNotices(ctx context.Context, ways store.Ways, ids ...int64) error
+}
+
+// Program is something to run, not as root.
+type Program struct {
+	Argv []string
+	// As is whom it runs as, where this process may choose; empty for itself.
+	As string
+	// Stdin is what it reads.
+	Stdin []byte
+}
+
+// Options say what is sent how. The zero value sends nothing.
+type Options struct {
+	Store Store
+	// Mail is the path of a sendmail; empty mails nothing. Command is an admin's program with its arguments.
+	Mail    string
+	Command []string
+	// As is the account that both run as, where the daemon is root.
+	As string
+	// PerHour is how many notices about one user's jobs go each way in an hour; the rest are told as one number.
+	PerHour int
+	// Host is the machine's name, for who reads.
+	Host string
+	Now  func() time.Time
+	Log  *slog.Logger
+	// Run runs a program; Run of this package when nil.
+	Run func(context.Context, Program) error
+}
+
+// Deliverer sends notices. Run does the work.
+type Deliverer struct {
+	o    Options
+	wake chan struct{}
+	// budgets are what users have got lately.
+	budgets map[account]*budget
+}
+
+type account struct {
+	way store.Ways
+	uid uint32
+}
+
+// budget is what one user got one way since a moment.
+type budget struct {
+	since        time.Time
+	sent, passed int
+	owner        engine.User
+}
+
+// New makes a deliverer.
+func New(o Options) *Deliverer {
+	if o.Run == nil {
+		o.Run = Run
+	}
+	return &Deliverer{o: o, wake: make(chan struct{}, 1), budgets: map[account]*budget{}}
+}
+
+// Ways are those that are configured.
+func (d *Deliverer) Ways() (w store.Ways) {
+	if d.o.Mail != "" {
+		w |= store.ByMail
+	}
+	if len(d.o.Command) > 0 {
+		w |= store.ByCommand
+	}
+	return w
+}
+
+// Wake says that there may be something to send.
+func (d *Deliverer) Wake() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run sends what is due, at once what an earlier process left, until ctx is done.
+func (d *Deliverer) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		more, err := d.step(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			d.o.Log.Error("notices wait", "err", err)
+			more = false
+		}
+		d.summaries(ctx)
+		if more {
+			continue
+		}
+		if !d.pause(ctx, err != nil) {
+			return
+		}
+	}
+}
+
+// pause waits for something to do; false when ctx is done.
+func (d *Deliverer) pause(ctx context.Context, failed bool) bool {
+	after := d.nextSummary()
+	if failed {
+		after = retry
+	}
+	var due <-chan time.Time
+	if after > 0 {
+		t := time.NewTimer(after)
+		defer t.Stop()
+		due = t.C
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-due:
+	case <-d.wake:
+	}
+	return true
+}
+
+// step sends one lot; more says that there may be another.
+func (d *Deliverer) step(ctx context.Context) (more bool, err error) {
+	list, err := d.o.Store.DueNotices(ctx, atOnce)
+	if err != nil {
+		return false, err
+	}
+	now := d.o.Now()
+	for _, w := range []store.Ways{store.ByMail, store.ByCommand} {
+		var pass []int64 // taken together: nothing is sent of them
+		var send []engine.Notice
+		for _, n := range list {
+			switch {
+			case n.Due&w == 0:
+			case d.Ways()&w == 0, now.Sub(n.Time) > stale, !d.allowed(w, n.Owner, now):
+				pass = append(pass, n.ID)
+			default:
+				send = append(send, n.Notice)
+			}
+		}
+		if err := d.o.Store.TakeNotices(ctx, w, pass...); err != nil {
+			return false, err
+		}
+		for _, n := range send {
+			if err := d.o.Store.TakeNotices(ctx, w, n.ID); err != nil {
+				return false, err
+			}
+			d.send(ctx, w, n)
+		}
+	}
+	return len(list) == atOnce, nil
+}
+
+// allowed counts a notice against its user's hour.
+func (d *Deliverer) allowed(w store.Ways, owner engine.User, now time.Time) bool {
+	key := account{w, owner.UID}
+	b := d.budgets[key]
+	if b == nil {
+		b = &budget{since: now}
+		d.budgets[key] = b
+	}
+	b.owner = owner
+	if b.sent < d.o.PerHour {
+		b.sent++
+		return true
+	}
+	b.passed++
+	return false
+}
+
+// summaries end the hours that are over, each with one word on what was passed over in it.
+func (d *Deliverer) summaries(ctx context.Context) {
+	now := d.o.Now()
+	for key, b := range d.budgets {
+		if now.Sub(b.since) < window {
+			continue
+		}
+		delete(d.budgets, key)
+		if b.passed > 0 {
+			d.send(ctx, key.way, more(b, now))
+		}
+	}
+}
+
+// nextSummary is how long until an hour is over; 0 for none.
+func (d *Deliverer) nextSummary() (after time.Duration) {
+	now := d.o.Now()
+	for _, b := range d.budgets {
+		if left := max(window-now.Sub(b.since), time.Second); after == 0 || left < after {
+			after = left
+		}
+	}
+	return after
+}
+
+// send runs the program of a way. What fails is logged and left.
+func (d *Deliverer) send(ctx context.Context, w store.Ways, n engine.Notice) {
+	p, err := d.hookProgram(n)
+	what := "command"
+	if w == store.ByMail {
+		p, err = d.mailProgram(n)
+		what = "mail"
+	}
+	if err == nil {
+		rctx, cancel := context.WithTimeout(ctx, runTime)
+		err = d.o.Run(rctx, p)
+		cancel()
+	}
+	if err != nil {
+		d.o.Log.Warn("notice not delivered", "way", what, "job", n.Job, "kind", n.Kind, "owner", n.Owner.Name, "err", err)
+	}
+}
