@@ -76,6 +76,7 @@ func TestReservationEnds(t *testing.T) {
 	id := b.submit(spec(engine.Medium, "run"))
 	b.untilReason(id, engine.BlockedByReservation)
 	b.untilState(id, engine.Running)
+	_ = b.d.do(t.Context(), b.d.keepReservations) // what each tick does
 	if left, err := b.d.Reserved(t.Context(), root); err != nil || len(left) != 0 {
 		t.Errorf("left %+v, %v", left, err)
 	}

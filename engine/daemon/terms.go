@@ -227,11 +227,19 @@ func limitRefused(t quota.Terms, limit time.Duration) error {
 
 // imageRefused says that an image is not on the list; nil when it is.
 func imageRefused(t quota.Terms, image string) *api.Error {
-	if image == "" || t.Allows(image) {
+	if image == "" {
+		return nil
+	}
+	// A short name may mean several images: each has to be allowed.
+	names, err := engine.ImageNames(image)
+	if err != nil {
+		names = []string{image} // refused for what it is, in a moment
+	}
+	if !slices.ContainsFunc(names, func(name string) bool { return !t.Allows(name) }) {
 		return nil
 	}
 	return &api.Error{Code: api.CodeForbidden, Message: fmt.Sprintf("image %s is not on the list of this machine (rule for %s)", image, t.From[quota.KeyImages]),
-		Hint: "Allowed: " + strings.Join(t.Images, ", ")}
+		Hint: "Write its full name. Allowed: " + strings.Join(t.Images, ", ")}
 }
 
 // withMounts adds what the rules have every job find, where the job mounts nothing itself.

@@ -131,9 +131,14 @@ func (t Terms) Default() (engine.Class, time.Duration) {
 	return class, limit
 }
 
-// Allows says whether a job may name an image. Without a list, any.
+// Allows says whether a job may name an image, by its full name. Without a list, any. A pattern without a tag is for all
+// tags.
 func (t Terms) Allows(image string) bool {
-	return t.Images == nil || slices.ContainsFunc(t.Images, func(p string) bool { return matches(p, image) })
+	bare, _, _ := strings.Cut(image, "@")
+	if i := strings.LastIndexByte(bare, ':'); i > strings.LastIndexByte(bare, '/') {
+		bare = bare[:i]
+	}
+	return t.Images == nil || slices.ContainsFunc(t.Images, func(p string) bool { return matches(p, image) || matches(p, bare) })
 }
 
 // matches compares a name with a pattern in which * stands for any text, slashes too.

@@ -83,6 +83,10 @@ func TestImages(t *testing.T) {
 		{"a*a", "a", false},
 		{"localhost/x", "localhost/x", true},
 		{"localhost/x", "localhost/xy", false},
+		{"localhost/x", "localhost/x:2", true},
+		{"localhost/x:1", "localhost/x:2", false},
+		{"quay.io:5000/x", "quay.io:5000/x@sha256:00", true},
+		{"quay.io", "quay.io:5000/x", false},
 		{"*", "anything", true},
 		{"b c", "c", true},
 	} {
