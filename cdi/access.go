@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	specs "tags.cncf.io/container-device-interface/specs-go"
+
+	"gputop/cdi/posixacl"
 )
 
 // presence reports what a spec names that is not on this machine, or not as rootless Podman needs it.
@@ -111,13 +113,13 @@ func mayRead(file string, uid uint32, groups []uint32) (at string, err error) {
 	wants := []struct {
 		path string
 		perm uint16
-	}{{real, permRead}, {listed, permRead | permExec}}
+	}{{real, posixacl.Read}, {listed, posixacl.Read | posixacl.Exec}}
 	for _, p := range []string{real, listed} {
 		for dir := filepath.Dir(p); ; dir = filepath.Dir(dir) {
 			wants = append(wants, struct {
 				path string
 				perm uint16
-			}{dir, permExec})
+			}{dir, posixacl.Exec})
 			if dir == "/" {
 				break
 			}
@@ -129,11 +131,11 @@ func mayRead(file string, uid uint32, groups []uint32) (at string, err error) {
 		if err := unix.Stat(w.path, &st); err != nil {
 			return "", &fs.PathError{Op: "stat", Path: w.path, Err: err}
 		}
-		acl, err := readACL(w.path, st.Mode)
+		acl, err := posixacl.Of(w.path, st.Mode)
 		if err != nil {
 			return "", err
 		}
-		if !aclAllows(acl, st.Uid, st.Gid, uid, groups, w.perm) {
+		if !posixacl.Allows(acl, st.Uid, st.Gid, uid, groups, w.perm) {
 			if w.path == real {
 				return file, nil
 			}

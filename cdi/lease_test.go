@@ -12,6 +12,8 @@ import (
 
 	"github.com/charmbracelet/x/exp/golden"
 	"golang.org/x/sys/unix"
+
+	"gputop/cdi/posixacl"
 	"pgregory.net/rapid"
 	library "tags.cncf.io/container-device-interface/pkg/cdi"
 )
@@ -92,17 +94,19 @@ func TestLeaseACL(t *testing.T) {
 	path := filepath.Join(dir, leaseFile("a1b2-42-1"))
 
 	buf := make([]byte, 1024)
-	n, err := unix.Getxattr(path, aclXattr, buf)
+	n, err := unix.Getxattr(path, posixacl.Xattr, buf)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := parseACL(buf[:n])
+	got, err := posixacl.Parse(buf[:n])
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []aclEntry{
-		{aclUserObj, 6, aclNoID}, {aclUser, 4, someone}, {aclGroupObj, 0, aclNoID}, {aclMask, 4, aclNoID}, {aclOther, 0, aclNoID},
+	entry := func(tag, perm uint16, id uint32) posixacl.Entry {
+		return posixacl.Entry{Tag: tag, Perm: perm, ID: id}
 	}
+	want := []posixacl.Entry{entry(posixacl.UserObj, 6, posixacl.NoID), entry(posixacl.User, 4, someone),
+		entry(posixacl.GroupObj, 0, posixacl.NoID), entry(posixacl.Mask, 4, posixacl.NoID), entry(posixacl.Other, 0, posixacl.NoID)}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("ACL %v, want %v", got, want)
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"gputop/cdi/posixacl"
 )
 
 // Our files, and the temporaries they are written through. Podman reads only *.json and *.yaml.
@@ -29,7 +31,7 @@ type fileOps struct {
 
 var realOps = fileOps{
 	write:  func(f *os.File, data []byte) error { _, err := f.Write(data); return err },
-	setACL: func(f *os.File, acl []byte) error { return unix.Fsetxattr(int(f.Fd()), aclXattr, acl, 0) },
+	setACL: func(f *os.File, acl []byte) error { return unix.Fsetxattr(int(f.Fd()), posixacl.Xattr, acl, 0) },
 	sync:   func(f *os.File) error { return f.Sync() },
 	rename: func(dir *os.File, from, to string) error {
 		return unix.Renameat(int(dir.Fd()), from, int(dir.Fd()), to)
@@ -147,7 +149,7 @@ func (o fileOps) allow(f *os.File, reader *uint32) error {
 	if st.Uid == *reader {
 		return nil
 	}
-	err := o.setACL(f, readerACL(*reader))
+	err := o.setACL(f, posixacl.Only(posixacl.Read, *reader))
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return fmt.Errorf("this file system has no POSIX ACLs, so the file cannot be made readable for uid %d alone; "+
 			"use a directory on tmpfs, ext4 or xfs: %w", *reader, err)

@@ -190,37 +190,3 @@ func TestSweep(t *testing.T) {
 		t.Errorf("left %q, want %q", left, want)
 	}
 }
-
-func TestACLAllows(t *testing.T) {
-	const owner, group = 10, 20
-	mode := func(m uint32) []aclEntry {
-		return []aclEntry{{aclUserObj, uint16(m >> 6 & 7), aclNoID}, {aclGroupObj, uint16(m >> 3 & 7), aclNoID}, {aclOther, uint16(m & 7), aclNoID}}
-	}
-	acl := func(mask uint16, more ...aclEntry) []aclEntry {
-		return append([]aclEntry{{aclUserObj, 6, aclNoID}, {aclGroupObj, 0, aclNoID}, {aclMask, mask, aclNoID}, {aclOther, 0, aclNoID}}, more...)
-	}
-	for name, c := range map[string]struct {
-		acl    []aclEntry
-		uid    uint32
-		groups []uint32
-		want   bool
-	}{
-		"root":                          {mode(0), 0, nil, true},
-		"owner":                         {mode(0o400), owner, nil, true},
-		"owner shut out":                {mode(0o044), owner, []uint32{group}, false},
-		"group":                         {mode(0o040), 11, []uint32{5, group}, true},
-		"group shut out":                {mode(0o604), 11, []uint32{group}, false},
-		"other":                         {mode(0o604), 11, nil, true},
-		"other shut out":                {mode(0o640), 11, []uint32{5}, false},
-		"named":                         {acl(4, aclEntry{aclUser, 4, 11}), 11, nil, true},
-		"named, masked":                 {acl(0, aclEntry{aclUser, 4, 11}), 11, nil, false},
-		"another named":                 {acl(4, aclEntry{aclUser, 4, 11}), 12, nil, false},
-		"named group":                   {acl(4, aclEntry{aclGroup, 4, 30}), 12, []uint32{30}, true},
-		"one group of two allows":       {acl(4, aclEntry{aclGroup, 4, 30}), 12, []uint32{group, 30}, true},
-		"named user before named group": {acl(4, aclEntry{aclUser, 0, 12}, aclEntry{aclGroup, 4, 30}), 12, []uint32{30}, false},
-	} {
-		if got := aclAllows(c.acl, owner, group, c.uid, c.groups, permRead); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gputop/engine/api"
 	"gputop/engine/doctor"
 	"gputop/engine/termsafe"
 )
@@ -66,7 +67,9 @@ func (c *cli) diagnosis(v doctor.View, colour bool) error {
 			Problems int              `json:"problems"`
 			Warnings int              `json:"warnings"`
 			Findings []doctor.Finding `json:"findings"`
-		}{1, v.User, problems, warnings, findings})
+			// Gate is the device gate and who goes round the queue; not in personal mode.
+			Gate *api.GateDiagnosis `json:"gate,omitempty"`
+		}{1, v.User, problems, warnings, findings, gateOf(v)})
 	} else {
 		err = c.write(findingsText(findings, colour) + "\n" + summary(problems, warnings) + "\n")
 	}
@@ -74,6 +77,13 @@ func (c *cli) diagnosis(v doctor.View, colour bool) error {
 		return &codeError{code: exitFailed}
 	}
 	return err
+}
+
+func gateOf(v doctor.View) *api.GateDiagnosis {
+	if v.Daemon == nil {
+		return nil
+	}
+	return v.Daemon.Gate
 }
 
 // findingsText is one line a finding, and below it the command that mends it.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"gputop/cdi/gate"
 	"gputop/engine"
 	"gputop/engine/daemon"
 	"gputop/engine/notice/deliver"
@@ -31,6 +32,7 @@ type fileConfig struct {
 	KeepLogs       string      `yaml:"keep_logs"`
 	Preemptible    []string    `yaml:"preemptible"`
 	EnableLinger   bool        `yaml:"enable_linger"`
+	Gate           string      `yaml:"gate"`
 	Everyone       fileRule    `yaml:"everyone"`
 	Groups         []fileGroup `yaml:"groups"`
 	Users          []fileUser  `yaml:"users"`
@@ -114,6 +116,13 @@ func (f fileConfig) apply(c *config) error {
 	}
 	if f.AdminGroup != "" {
 		c.policy.AdminGroup = f.AdminGroup
+	}
+	if f.Gate != "" {
+		m, err := gate.ParseMode(f.Gate)
+		if err != nil {
+			return badKey("$", "gate", err)
+		}
+		c.policy.Gate = m
 	}
 	if f.MaxPending < 0 {
 		return badKey("$", "max_pending_per_user", fmt.Errorf("%d is negative", f.MaxPending))

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"gputop/cdi/gate"
 	"gputop/engine"
 	"gputop/engine/quota"
 )
@@ -32,6 +33,7 @@ func TestConfigProblemsAreOneLine(t *testing.T) {
 		{"no name", "users:\n- max_gpus: 1\n", `users[0].name: want the name of a user`},
 		{"high gives way", "preemptible: [high]\n", `preemptible[0]: want low or medium`},
 		{"no time", "everyone: {max_time_limit: 0s}\n", `[1:28] everyone.max_time_limit: must be more than zero`},
+		{"no mode of the gate", "gate: closed\n", `[1:7] gate: "closed": want observe, warn or enforce`},
 		{"no profile", "default_profile: nope\n", `default_profile: no profile "nope"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -44,6 +46,21 @@ func TestConfigProblemsAreOneLine(t *testing.T) {
 				t.Errorf("got %v, want one line with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// A personal daemon has no gate: it says so rather than let its user believe in one.
+func TestGateIsForTheSharedMode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(path, []byte("gate: enforce\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&serveFlags{personal: true, configFile: path}).loadConfig(); err == nil || !strings.Contains(err.Error(), "is for the shared mode") {
+		t.Errorf("personal: %v", err)
+	}
+	c, err := loadConfig(path, true, false)
+	if err != nil || c.policy.Gate != gate.Enforce {
+		t.Errorf("%q, %v", c.policy.Gate, err)
 	}
 }
 

@@ -1,5 +1,6 @@
 // Command gputopd is gputop's daemon binary. It has three roles, each a process of its own: serve is the engine, agent
-// runs as a user and talks to that user's Podman, sampler is the only one that loads NVML.
+// runs as a user and talks to that user's Podman, sampler is the only one that loads NVML. An admin's command opens the
+// device gate without them.
 package main
 
 import (
@@ -27,7 +28,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand(), agentCommand(), samplerCommand(), manpage.Command(manpage.Page{Section: 8, Version: version,
+	root.AddCommand(serveCommand(), agentCommand(), samplerCommand(), gateCommand(), manpage.Command(manpage.Page{Section: 8, Version: version,
 		Files: [][2]string{
 			{"/etc/gputop/config.yaml", "Configuration of the shared daemon; every key is in it, commented."},
 			{"/var/lib/gputop", "State of the shared daemon: the queue."},

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"gputop/cdi"
+	"gputop/cdi/gate"
 	"gputop/engine/api"
 	"gputop/engine/daemon"
 	"gputop/engine/gpu/simgpu"
@@ -119,6 +120,9 @@ func (f *serveFlags) loadConfig() (config, error) {
 	c, err := loadConfig(path, named, f.shared)
 	if err != nil {
 		return c, err
+	}
+	if !f.shared && c.policy.Gate != gate.Observe {
+		return c, fmt.Errorf("configuration %s: gate: %s is for the shared mode: a personal daemon may not change device nodes", path, c.policy.Gate)
 	}
 	if f.simulate != "" {
 		c.simulate = f.simulate

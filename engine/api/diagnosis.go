@@ -26,6 +26,8 @@ type Diagnosis struct {
 	LeaseDir string          `json:"lease_dir,omitempty"`
 	Cards    []CardDiagnosis `json:"cards,omitempty"`
 	Agent    AgentDiagnosis  `json:"agent"`
+	// Gate is nil in personal mode.
+	Gate *GateDiagnosis `json:"gate,omitempty"`
 }
 
 // CardDiagnosis is one card, and why no container of the caller can be given it; no problems are good news.

@@ -127,6 +127,12 @@ func (a *attempt) start(ctx context.Context) (agentrpc.Container, *engine.Ending
 	if err != nil {
 		return agentrpc.Container{}, &engine.Ending{Fault: err.Error()}
 	}
+	if err := a.openGate(ctx); err != nil {
+		if ctx.Err() != nil {
+			return agentrpc.Container{}, nil
+		}
+		return agentrpc.Container{}, &engine.Ending{Fault: err.Error()}
+	}
 	var c agentrpc.Container
 	steps := []func() error{
 		func() error { a.asked = true; return l.call(ctx, agentrpc.MethodCreate, spec, &c) },

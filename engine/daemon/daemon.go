@@ -133,6 +133,8 @@ type Daemon struct {
 	// specsAt is when the cards' specs were looked at last, and specsBusy that they are being looked at.
 	specsAt   int64
 	specsBusy bool
+	gate      gatekeeper
+	outside   outside
 }
 
 var _ api.Backend = (*Daemon)(nil)
@@ -169,6 +171,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		}
 	}
 	d.people = map[uint32]*person{}
+	d.gate.begin(&d.o)
 	d.current.Store(&o.Policy)
 	d.queue, d.told = newQueue(), &told{at: map[toldKey]time.Time{}}
 	waits, err := o.Store.WaitsTold(ctx)
@@ -281,6 +284,7 @@ func (d *Daemon) tick() {
 	d.prepareSome()
 	d.agents.reap()
 	d.checkSpecs()
+	d.keepGate()
 	d.askGroups()
 	d.keepReservations()
 	d.lookForDeparted()

@@ -43,6 +43,7 @@ func (d *Daemon) takeSample(s engine.Sample) {
 		}
 	}
 	seen := map[engine.DeviceID]*deviceState{}
+	var strangers []stranger
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
 		ds := &deviceState{actual: map[engine.AttemptID]engine.Bytes{}}
@@ -62,6 +63,7 @@ func (d *Daemon) takeSample(s engine.Sample) {
 			} else {
 				ds.foreign += mem
 				ds.foreignProcesses++
+				strangers = append(strangers, stranger{g.UUID, g.Index, p})
 			}
 		}
 		// Memory that no process owns up to is somebody's: a zombie, a process of another namespace.
@@ -76,6 +78,7 @@ func (d *Daemon) takeSample(s engine.Sample) {
 		}
 	}
 	st.devices = seen
+	d.countOutside(strangers)
 	d.lockHeld()
 	d.hub.gpus(d.gpusView())
 	d.publishUse()

@@ -56,6 +56,9 @@ func (d *Daemon) Diagnose(ctx context.Context, c api.Caller) (api.Diagnosis, err
 	if err != nil {
 		return out, err
 	}
+	if out.Gate, err = d.diagnoseGate(ctx); err != nil {
+		return out, err
+	}
 	slices.SortFunc(out.Cards, func(a, b api.CardDiagnosis) int { return cmp.Compare(a.Index, b.Index) })
 	l := &link{user: c.User}
 	if c.UID != 0 {

@@ -82,8 +82,8 @@ const (
 	removePatience  = 2 * time.Minute
 )
 
-// release removes the container, waits until the memory is seen free, removes the lease and gives the devices back. It
-// holds them for as long as it takes: a device is not free because somebody said so.
+// release removes the container, waits until the memory is seen free, removes the lease, closes the device nodes and gives
+// the devices back. It holds them for as long as it takes: a device is not free because somebody said so.
 func (a *attempt) release(ctx context.Context) {
 	a.removeContainer(ctx)
 	if !a.waitFree(ctx) {
@@ -94,6 +94,7 @@ func (a *attempt) release(ctx context.Context) {
 			a.d.log.Error("lease not removed", "attempt", a.id, "err", err)
 		}
 	}
+	a.closeGate(ctx)
 	err := a.save(ctx, func(c *change) error {
 		c.attempt.Allocation.State = engine.Released
 		c.event("released", "")
@@ -105,6 +106,7 @@ func (a *attempt) release(ctx context.Context) {
 		}
 		return
 	}
+	a.left()
 	_ = a.d.do(ctx, func() { a.d.unlockDevices(a.rec.Allocation) })
 }
 

@@ -3,6 +3,7 @@ package daemon
 import (
 	"time"
 
+	"gputop/cdi/gate"
 	"gputop/engine"
 	"gputop/engine/notice"
 	"gputop/engine/quota"
@@ -26,6 +27,8 @@ type Policy struct {
 	// AdminGroup is the Unix group whose members may act on everybody's jobs; root always may.
 	AdminGroup string
 	Scheduler  scheduler.Policy
+	// Gate is what is done about use of the cards outside the queue; in shared mode alone.
+	Gate gate.Mode
 	// LogLimit is how much of the end of an attempt's output is kept, in bytes as Podman writes it; 0 keeps all.
 	LogLimit engine.Bytes
 	// KeepEnded is how many ended jobs the machine remembers; 0 keeps all.
@@ -45,7 +48,7 @@ func DefaultPolicy() Policy {
 	return Policy{
 		Profile: "host-env", Class: engine.Medium, TimeLimit: 24 * time.Hour, StopGrace: 30 * time.Second,
 		MaxPending: 20000, Preemptible: []engine.Class{engine.Low}, AdminGroup: "gputop-admin", Scheduler: scheduler.DefaultPolicy(),
-		LogLimit: 1 << 30, KeepEnded: 5000, KeepLogs: 30 * 24 * time.Hour,
+		Gate: gate.Observe, LogLimit: 1 << 30, KeepEnded: 5000, KeepLogs: 30 * 24 * time.Hour,
 		Notices: notice.DefaultPolicy(),
 	}
 }

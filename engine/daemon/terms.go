@@ -38,7 +38,10 @@ func (d *Daemon) policy() *Policy { return d.current.Load() }
 // by the new rules.
 func (d *Daemon) SetPolicy(p Policy) {
 	d.current.Store(&p)
-	_ = d.do(d.runCtx, d.queue.kick)
+	_ = d.do(d.runCtx, func() {
+		d.gate.at = 0 // looked at in the next tick
+		d.queue.kick()
+	})
 }
 
 // SetConfigProblem says what is wrong with the configuration file, for doctor; empty when nothing is.

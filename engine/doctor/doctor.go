@@ -47,6 +47,8 @@ type View struct {
 	Toolkit bool // nvidia-ctk is installed
 	Specs   []SpecFile
 	Nodes   []Node
+	// Gate is what decides whether the device gate can hold, and whom it would shut out.
+	Gate GateView
 
 	// Runtime is what the user's Podman says, asked here; the agent's word in Daemon goes before it. RuntimeError says why
 	// there is none.
@@ -127,7 +129,7 @@ func (v View) simulated() bool { return v.Daemon != nil && v.Daemon.Simulated }
 // Check judges a view. The order is fixed: what everything else needs comes first.
 func Check(v View) []Finding {
 	var out []Finding
-	for _, check := range []func(View) []Finding{daemon, configuration, state, driver, cards, toolkit, specs, nodes} {
+	for _, check := range []func(View) []Finding{daemon, configuration, state, driver, cards, toolkit, specs, nodes, deviceGate} {
 		out = append(out, check(v)...)
 	}
 	if v.UID == 0 {

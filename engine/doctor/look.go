@@ -81,7 +81,7 @@ func Look(ctx context.Context, m Machine) View {
 	}
 	v.Systemd = m.there("/run/systemd/system")
 	v.Driver, v.Toolkit = m.driver(), m.installed("nvidia-ctk")
-	v.Specs, v.Nodes = m.specs(), m.nodes()
+	v.Specs, v.Nodes, v.Gate = m.specs(), m.nodes(), m.gate()
 	if v.UID == 0 {
 		return v
 	}

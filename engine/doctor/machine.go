@@ -168,7 +168,7 @@ func contains(list []string, s string) bool {
 	return false
 }
 
-// nodes judges who may open the cards on the host. It says what that means for the queue, good or bad.
+// nodes judges who may open the cards on the host. What the device gate has closed is its own business.
 func nodes(v View) []Finding {
 	if len(v.Nodes) == 0 {
 		if v.Driver.Kernel != "" && !v.simulated() {
@@ -181,6 +181,7 @@ func nodes(v View) []Finding {
 	for _, n := range v.Nodes {
 		uvm = uvm || n.Path == "/dev/nvidia-uvm"
 		switch {
+		case v.gated(n.Path):
 		case !n.Opens:
 			closed, group = append(closed, n.Path), n.Group
 		case n.Mode.Perm()&0o006 == 0o006:
@@ -199,13 +200,16 @@ func nodes(v View) []Finding {
 		out = append(out, one("nodes", Problem, "you may not open "+strings.Join(closed, ", ")+", and neither may your jobs", fix)...)
 	}
 	if len(open) > 0 {
-		// No command: what would mend it, a gate that opens a node for a job alone, is not built.
+		fix := ""
+		if v.Daemon != nil && v.Daemon.Gate != nil && v.Daemon.Gate.Mode != "enforce" {
+			fix = "echo 'gate: enforce' | sudo tee -a /etc/gputop/config.yaml   (read docs/gate.md first)"
+		}
 		out = append(out, one("nodes", Warning, fmt.Sprintf("every user of this machine can open %s (mode %s) without asking the queue: "+
-			"a job in its container is given its own card alone, and nothing holds back a program outside; the gate for that is not built yet",
-			shortList(open), perm(v.Nodes, open[0])), "")...)
+			"a job in its container is given its own card alone, and nothing holds back a program outside",
+			shortList(open), perm(v.Nodes, open[0])), fix)...)
 	}
 	if out == nil {
-		out = one("nodes", OK, fmt.Sprintf("%d device nodes, open to you and not to everybody", len(v.Nodes)), "")
+		out = one("nodes", OK, fmt.Sprintf("%d device nodes, and no card that everybody can open", len(v.Nodes)), "")
 	}
 	return out
 }
