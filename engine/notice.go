@@ -19,6 +19,8 @@ const (
 	NoticeMemory    NoticeKind = "memory"  // host or GPU memory is nearly used up
 	NoticeIdle      NoticeKind = "idle"    // a whole GPU does nothing
 	NoticeReclaimed NoticeKind = "reclaimed"
+	// NoticeOutside is about no job: a process of theirs uses a card outside the queue.
+	NoticeOutside NoticeKind = "outside"
 	// NoticeMore stands for notices that were not sent one by one: there were too many.
 	NoticeMore NoticeKind = "more"
 )

@@ -130,7 +130,11 @@ func (n *notices) lay() {
 		}
 		r.cell(s.accent, mark, 1)
 		r.cell(s.dim, n.noticeTime(x), 13)
-		r.cell(shade, fmt.Sprintf("#%d", x.Job), 8)
+		about := ""
+		if x.Job != 0 {
+			about = fmt.Sprintf("#%d", x.Job)
+		}
+		r.cell(shade, about, 8)
 		r.cell(shade, s.clean(x.Name), 18)
 		r.gap(1)
 		r.cell(n.noticeInk(x.Kind), string(x.Kind), 10)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gputop/engine"
 	"gputop/engine/api"
 )
 
@@ -60,7 +61,15 @@ func (c *cli) printNotices(n api.Notices) error {
 		if x.ID > n.Read {
 			mark = "*"
 		}
-		t.add(x.Time.Local().Format(time.DateTime), mark, x.Job.String(), x.Name, string(x.Kind), x.Sentence())
+		t.add(x.Time.Local().Format(time.DateTime), mark, aboutJob(x), dash(x.Name), string(x.Kind), x.Sentence())
 	}
 	return c.write(t.String())
+}
+
+// aboutJob is the job that a notice is about, or a dash.
+func aboutJob(n engine.Notice) string {
+	if n.Job == 0 {
+		return "-"
+	}
+	return n.Job.String()
 }

@@ -165,4 +165,15 @@ func TestOutsideIsCounted(t *testing.T) {
 		}
 		return len(told) == 3 && told[10] == 1 && told[11] == 1 && told[12] == 1
 	})
+	// And the user of the two reads of them, over a restart of the daemon too.
+	who := api.Caller{User: engine.User{UID: stranger1, Name: fmt.Sprint(stranger1)}}
+	for range 2 {
+		n, err := b.d.Notices(t.Context(), who, 10)
+		if err != nil || len(n.Notices) != 2 || n.Notices[0].Kind != engine.NoticeOutside || !strings.Contains(n.Notices[0].Sentence(), "your process 1") {
+			t.Fatalf("the user reads %+v, %v", n, err)
+		}
+		if err := b.d.do(t.Context(), func() { b.d.outsideUse(process(10, stranger1, engine.GiB)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

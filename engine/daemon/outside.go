@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -92,7 +91,7 @@ func (d *Daemon) countOutside(list []stranger) {
 }
 
 // outsideUse is called once for each process that is found on a card and is no job's. From the mode warn on it is told:
-// here to the log and the audit trail, up to a limit for each user.
+// to its user, the log and the audit trail, up to a limit for each user.
 func (d *Daemon) outsideUse(s stranger) {
 	mode := d.policy().Gate
 	if mode == gate.Observe || d.o.Mode != Shared || s.UID == 0 { // root's are display servers and tools of the driver
@@ -112,11 +111,14 @@ func (d *Daemon) outsideUse(s stranger) {
 	}
 	d.log.Warn("a card is used outside the queue", "user", user.Name, "uid", s.UID, "gpu", s.index, "device", s.device, "pid", s.PID)
 	e := engine.AuditEntry{Time: d.o.System.Now(), User: user, PID: s.PID, Action: actionOutside, Allowed: true, Text: text}
-	d.goWork(func(ctx context.Context) {
-		if err := d.store.Apply(ctx, store.AddAudit(e)); err != nil && ctx.Err() == nil {
-			d.log.Error("use outside the queue not in the audit trail", "user", user.Name, "err", err)
-		}
-	})
+	n := &store.Notice{Notice: engine.Notice{Time: e.Time, Kind: engine.NoticeOutside, Owner: user,
+		Key:    fmt.Sprintf("%s.%d.%d.%s", d.o.System.BootID, s.PID, s.Start, s.device),
+		Text:   fmt.Sprintf("GPU %d is used outside the queue", s.index),
+		Detail: fmt.Sprintf("your process %d; others cannot reckon with it. Give the work to the queue: gputop submit -- COMMAND", s.PID)}}
+	if d.o.Deliver != nil {
+		n.Due = d.o.Deliver.Ways()
+	}
+	d.tellNow([]*store.Notice{n}, store.AddAudit(e))
 }
 
 // outsideView lists who uses or has used the cards outside the queue, who does now first.

@@ -47,7 +47,7 @@ func AddNotice(n *Notice) Change { return Change{notice: n} }
 
 func noticeRow(n *Notice) (row, error) {
 	n.ID, n.Again = 0, false
-	body, err := body("notice about job "+n.Job.String(), n.Notice, n.Job > 0 && n.Kind != "" && !n.Time.IsZero())
+	body, err := body("notice about job "+n.Job.String(), n.Notice, (n.Job > 0 || n.Kind == engine.NoticeOutside) && n.Kind != "" && !n.Time.IsZero())
 	return row{stmt: func(w *writer) *sql.Stmt { return w.addNotice },
 		args: []any{n.Time.UnixMilli(), int64(n.Owner.UID), n.Owner.Name, int64(n.Job), string(n.Kind), n.Key, !n.Hidden, int(n.Due), body},
 		after: func(w *writer, id int64) error {
