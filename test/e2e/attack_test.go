@@ -39,8 +39,7 @@ func hostile(how, socket string) error {
 		return nil
 	}
 	pid, _ := strconv.Atoi(os.Getenv("GPUTOP_HOSTILE_PID"))
-	var link *agentrpc.Conn
-	link = agentrpc.NewConn(conn, nil, func(ctx context.Context, m agentrpc.Method, _ agentrpc.RawObject) (any, error) {
+	link := agentrpc.NewConn(conn, nil, func(ctx context.Context, m agentrpc.Method, _ agentrpc.RawObject) (any, error) {
 		if how == "silent" {
 			<-ctx.Done()
 			return nil, ctx.Err()
