@@ -210,6 +210,16 @@ func (d *detail) about(p *page, j *api.Job) {
 	if j.GPUMemoryUsed != nil {
 		p.field("GPU memory", s.text, j.GPUMemoryUsed.String()+" in use")
 	}
+	if j.URL != "" {
+		p.field("server", s.strong, s.clean(j.URL))
+		p.field("", s.dim, "From your own computer: gputop show "+j.ID.String()+" has the ssh line.")
+	}
+	if j.Group != "" {
+		p.field("shared with", s.text, "group "+s.clean(j.Group))
+	}
+	if j.Tty {
+		p.field("terminal", s.text, "gputop attach "+j.ID.String())
+	}
 	if j.Preemptions > 0 {
 		p.field("preempted", s.text, plural(j.Preemptions, "time"))
 	}
@@ -236,7 +246,7 @@ func (d *detail) specOf(p *page) {
 	s, spec := d.sty, d.got.Spec
 	p.heading("What it runs")
 	if spec == nil {
-		p.field("", s.dim, "Only its owner and an admin may see the command, environment and mounts.")
+		p.field("", s.dim, "Only its owner, an admin and whom it is shared with may see the command, environment and mounts.")
 		return
 	}
 	p.field("command", s.strong, s.clean(strings.Join(spec.Command, " ")))
@@ -257,6 +267,9 @@ func (d *detail) specOf(p *page) {
 			name = "mounts"
 		}
 		p.field(name, s.text, t)
+	}
+	if spec.Restart != "" {
+		p.field("restart", s.text, s.clean(string(spec.Restart)))
 	}
 	if spec.Retries > 0 {
 		p.field("retries", s.text, plural(spec.Retries, "time"))
