@@ -14,8 +14,8 @@ func TestBuiltin(t *testing.T) {
 		{Name: "cpu", HostEnv: true, GPUs: new(int), MountHome: true, Network: "host"},
 		{Name: "demo", Image: "localhost/gputop-demo:latest", Network: "none"},
 		{Name: "host-env", HostEnv: true, MountHome: true, Network: "host"},
-		{Name: "jupyter", HostEnv: true, MountHome: true, Network: "host", Program: "jupyter", Port: 8888, URL: "/gputop/{job}/lab?token={token}",
-			Env: map[string]string{"GPUTOP_IDLE_SECONDS": "7200"}},
+		{Name: "jupyter", HostEnv: true, MountHome: true, Network: "host", Program: "jupyter-lab", Port: 8888, URL: "/gputop/{job}/lab?token={token}",
+			Env: map[string]string{"JUPYTER_IDLE_SECONDS": "7200"}},
 	}
 	got, err := Builtin()
 	if err != nil {
@@ -27,7 +27,7 @@ func TestBuiltin(t *testing.T) {
 		}
 		got[i].Description = ""
 		if p := &got[i]; p.Name == "jupyter" {
-			if line := strings.Join(p.Command, " "); !strings.Contains(line, `--port="$GPUTOP_PORT"`) || !strings.Contains(line, `cull_idle_timeout="$GPUTOP_IDLE_SECONDS"`) {
+			if line := strings.Join(p.Command, " "); !strings.Contains(line, `--port="$GPUTOP_PORT"`) || !strings.Contains(line, `cull_idle_timeout="$JUPYTER_IDLE_SECONDS"`) {
 				t.Errorf("jupyter runs %q", line)
 			}
 			p.Command = nil

@@ -152,7 +152,7 @@ func TestE2EPrepareRefuses(t *testing.T) {
 		{agentrpc.PrepareArgs{Image: testImage, Workdir: b.dir, Mounts: []engine.Mount{{Source: "/etc/shadow", Target: "/x"}}}, "may not read"},
 		{agentrpc.PrepareArgs{Image: testImage, Workdir: b.dir, Output: "/etc/x.log"}, "may not create"},
 		{agentrpc.PrepareArgs{Image: testImage, Workdir: "/dev/shm"}, "/dev"},
-		{agentrpc.PrepareArgs{Image: "not-an-alias-of-anything", Workdir: b.dir}, "whole name"},
+		{agentrpc.PrepareArgs{Image: "no such image", Workdir: b.dir}, "image"},
 	} {
 		err := b.Call(t.Context(), agentrpc.MethodPrepare, tc.args, nil)
 		if agentrpc.CodeOf(err) != agentrpc.CodeInvalid || !strings.Contains(err.Error(), tc.want) {
@@ -162,6 +162,11 @@ func TestE2EPrepareRefuses(t *testing.T) {
 	err := b.Call(t.Context(), agentrpc.MethodPrepare, agentrpc.PrepareArgs{Image: "localhost:1/nothing:1", Workdir: b.dir}, nil)
 	if agentrpc.CodeOf(err) != agentrpc.CodeFailed || !strings.Contains(err.Error(), "could not be pulled") {
 		t.Errorf("a registry that is not there: %v (%s)", err, agentrpc.CodeOf(err))
+	}
+	// A short name has one meaning, which is said in full.
+	err = b.Call(t.Context(), agentrpc.MethodPrepare, agentrpc.PrepareArgs{Image: "not-an-alias-of-anything", Workdir: b.dir}, nil)
+	if err == nil || !strings.Contains(err.Error(), "docker.io/library/not-an-alias-of-anything:latest") {
+		t.Errorf("a short name: %v", err)
 	}
 }
 
