@@ -211,7 +211,9 @@ func TestReusedUIDOnThisMachine(t *testing.T) {
 			_ = exec.Command(account, "--remove", name).Run()
 		}
 	})
-	b := shared(t, oneCard)
+	conf := filepath.Join(t.TempDir(), "config.yaml")
+	rules(t, conf, "stop_grace: 1s\n")
+	b := sharedWith(t, "--simulate", oneCard, "--config", conf)
 	old := b.person(first)
 	id := old.submit("--gpus", "0", "--profile", "demo", "--", "sh", "-c", "id >/tmp/ran-as; sleep 600")
 	old.untilState(id, engine.Running)
@@ -230,8 +232,8 @@ func TestReusedUIDOnThisMachine(t *testing.T) {
 	t.Cleanup(func() { renamed(second, first) })
 	now := b.person(second)
 	now.eventually("the old account's jobs are over", func() (bool, string) {
-		r := b.asRoot("show", id.String(), "--json")
-		return strings.Contains(r.out, `"cancelled"`), r.out + r.err
+		d := now.show(id)
+		return d.State == engine.Cancelled, string(d.State)
 	})
 	for _, j := range []engine.JobID{id, waits} {
 		if d := now.show(j); d.Spec != nil || d.Mine || strings.Contains(d.Command, "id") || d.State != engine.Cancelled && d.State != engine.Succeeded {

@@ -42,7 +42,7 @@ func TestBadInput(t *testing.T) {
 		{"unknown YAML key", []string{"-f", yaml}, []string{"gpuss", "3"}},
 		{"unknown script flag", []string{script}, []string{"speed", "3"}},
 		{"no command", nil, []string{"command"}},
-		{"unknown image", []string{"--image", "localhost/nosuch:1", "--", "true"}, []string{"localhost/nosuch:1", "podman images"}},
+		{"unknown image", []string{"--image", "localhost/nosuch:1", "--", "true"}, []string{"localhost/nosuch:1", "gputop images"}},
 		{"unknown profile", []string{"--profile", "nosuch", "--", "true"}, []string{"nosuch", "host-env"}},
 		{"fraction 0", []string{"--gpu-fraction", "0", "--", "true"}, []string{"above 0"}},
 		{"fraction above 1", []string{"--gpu-fraction", "1.5", "--", "true"}, []string{"at most 1"}},
