@@ -115,7 +115,7 @@ func (p *gpuPanel) statusText() string {
 			parts = append(parts, fmt.Sprintf("outside the queue: pid %d of %s, %s", pr.PID, p.sty.clean(pr.User), p.sty.clean(pr.Command)))
 		}
 	}
-	if g.SM != nil && g.SMSource == "utilization" {
+	if g.SM != nil && g.SMSource == engine.SourceUtilization {
 		parts = append(parts, "SM is the share of time any kernel ran")
 	}
 	return strings.Join(parts, "  ")

@@ -125,7 +125,7 @@ func (c *Collector) open() string {
 		return initSentence(c.initResult, c.o.Library)
 	}
 	c.session = true
-	c.layout.drivers = driverCards(c.o.Proc)
+	c.layout.drivers = c.present()
 	c.listen()
 	if v, r := c.lib.SystemGetDriverVersion(); r == nvml.SUCCESS {
 		c.driver = v

@@ -20,6 +20,17 @@ type layout struct {
 	renewed time.Time
 }
 
+// lister is a library that says by itself which cards there are: the simulated one.
+type lister interface{ DriverCards() string }
+
+// present names the cards that are in the machine now.
+func (c *Collector) present() string {
+	if l, ok := c.lib.(lister); ok {
+		return l.DriverCards()
+	}
+	return driverCards(c.o.Proc)
+}
+
 // driverCards names the cards that the kernel's driver has, by their PCI addresses; empty where it does not say.
 func driverCards(proc string) string {
 	entries, err := os.ReadDir(filepath.Join(proc, "driver", "nvidia", "gpus"))
@@ -35,7 +46,7 @@ func driverCards(proc string) string {
 
 // renewIfChanged ends a session when cards came or went.
 func (c *Collector) renewIfChanged(now time.Time) {
-	if c.session && !c.o.Simulated && driverCards(c.o.Proc) != c.layout.drivers {
+	if c.session && c.present() != c.layout.drivers {
 		c.renew(now)
 	}
 }
