@@ -25,7 +25,7 @@ func (c *Collector) activity(g *engine.GPU, d nvml.Device, now time.Time) {
 	if m.bandwidth != nil {
 		g.MemoryBandwidthSource = engine.SourceGPM
 	}
-	c.traffic(g, d, m, now)
+	c.traffic(g, d, m)
 	if m.sm != nil && m.bandwidth != nil {
 		return
 	}

@@ -45,11 +45,11 @@ type Collector struct {
 	load  map[engine.DeviceID]*processLoad
 	slow  map[engine.DeviceID]*slowDetail
 	pcie  map[engine.DeviceID]*pcieTraffic
-	// pcieTurns is how many cards may still be asked for their PCIe traffic in this sample.
-	pcieTurns int
-	people    map[int]*person
-	errors    listener
-	layout    layout
+	// pcieTurn says that the card being looked at may be asked for its PCIe traffic.
+	pcieTurn bool
+	people   map[int]*person
+	errors   listener
+	layout   layout
 }
 
 // New makes a collector over a library, which it initialises at the first sample.
@@ -108,9 +108,9 @@ func (c *Collector) cards(now time.Time) ([]engine.GPU, string) {
 		return nil, fmt.Sprintf("the NVIDIA driver says that there are %d GPUs, which cannot be; reboot, or install the driver again", n)
 	}
 	c.hear(now)
-	c.pcieTurns = pcieTurns
 	out := make([]engine.GPU, 0, n)
 	for i := range n {
+		c.pcieTurn = c.turn(i, n)
 		out = append(out, c.card(i, now))
 	}
 	return out, ""
@@ -182,9 +182,10 @@ func (c *Collector) withLost(gpus []engine.GPU) []engine.GPU {
 		out = append(out, g)
 	}
 	for _, m := range missing {
-		out = append(out, engine.GPU{UUID: m.UUID, Minor: m.Minor, Model: m.Model, PCIBusID: m.PCIBusID, MemoryTotal: m.MemoryTotal,
-			MemoryReserved: m.MemoryReserved, MIGMode: m.MIGMode, Health: engine.HealthLost, HealthDetail: lostDetail,
-			CardDetail: engine.CardDetail{XIDs: m.XIDs, XIDsKnown: m.XIDsKnown}})
+		g := engine.GPU{UUID: m.UUID, Minor: m.Minor, Model: m.Model, PCIBusID: m.PCIBusID, MemoryTotal: m.MemoryTotal,
+			MemoryReserved: m.MemoryReserved, MIGMode: m.MIGMode, Health: engine.HealthLost, HealthDetail: lostDetail}
+		c.reported(&g)
+		out = append(out, g)
 	}
 	return out
 }

@@ -1,8 +1,6 @@
 package gpu
 
 import (
-	"time"
-
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"gputop/engine"
@@ -12,12 +10,11 @@ import (
 // driver waits 20 ms for each of the two directions (NVML's manual). The others show their last value meanwhile.
 const pcieTurns = 2
 
-// trafficAge is how long a card's last value is shown.
-const trafficAge = 10 * time.Second
+type pcieTraffic struct{ receive, transmit *float64 }
 
-type pcieTraffic struct {
-	at                time.Time
-	receive, transmit *float64
+// turn says whether it is the turn of card i of n.
+func (c *Collector) turn(i, n int) bool {
+	return (i+int(c.seq%uint64(n))*pcieTurns)%n < pcieTurns
 }
 
 // link is the state of the PCIe link; nil when the card says nothing of it.
@@ -64,7 +61,7 @@ func (c *Collector) nvlink(g *engine.GPU, d nvml.Device) *engine.NVLink {
 }
 
 // traffic fills in what the links carry: by the card's counters, or of PCIe by the driver's slower way.
-func (c *Collector) traffic(g *engine.GPU, d nvml.Device, m gpmReading, now time.Time) {
+func (c *Collector) traffic(g *engine.GPU, d nvml.Device, m gpmReading) {
 	if g.NVLink != nil {
 		g.NVLink.Receive, g.NVLink.Transmit = m.linkReceive, m.linkTransmit
 	}
@@ -76,18 +73,14 @@ func (c *Collector) traffic(g *engine.GPU, d nvml.Device, m gpmReading, now time
 		return
 	}
 	t := c.pcie[g.UUID]
-	if t == nil {
+	if t == nil || c.pcieTurn {
 		t = &pcieTraffic{}
+		if c.pcieTurn {
+			t.receive, t.transmit = c.throughput(g, d, nvml.PCIE_UTIL_RX_BYTES), c.throughput(g, d, nvml.PCIE_UTIL_TX_BYTES)
+		}
 		c.pcie[g.UUID] = t
 	}
-	// Who has waited longest is asked: a card is due again when the others have had their turn.
-	if due := time.Duration(max(len(c.pcie)-1, 0)/pcieTurns) * time.Second; c.pcieTurns > 0 && now.Sub(t.at) >= due {
-		c.pcieTurns--
-		t.at, t.receive, t.transmit = now, c.throughput(g, d, nvml.PCIE_UTIL_RX_BYTES), c.throughput(g, d, nvml.PCIE_UTIL_TX_BYTES)
-	}
-	if now.Sub(t.at) <= trafficAge {
-		g.PCIe.Receive, g.PCIe.Transmit = t.receive, t.transmit
-	}
+	g.PCIe.Receive, g.PCIe.Transmit = t.receive, t.transmit
 }
 
 // throughput is in bytes a second; the driver's is in KB.
