@@ -75,7 +75,7 @@ func (c *Collector) migDevice(g *engine.GPU, card, m nvml.Device, id engine.Devi
 			return out, false
 		}
 		if c.healthy(g, r) {
-			if info, r := gi.GetInfo(); c.healthy(g, r) && info.Placement.Start < migSlices && info.Placement.Size <= migSlices {
+			if info, r := gi.GetInfo(); c.healthy(g, r) && uint64(info.Placement.Start)+uint64(info.Placement.Size) <= migSlices {
 				out.PlacementStart, out.PlacementSize = int(info.Placement.Start), int(info.Placement.Size)
 			}
 		}
