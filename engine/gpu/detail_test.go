@@ -3,9 +3,13 @@ package gpu
 import (
 	"encoding/json"
 	"fmt"
+	"math"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
@@ -208,4 +212,64 @@ func TestSettingsAreAskedNowAndThen(t *testing.T) {
 	if g := b.sample().GPUs[0]; g.Persistence != nil {
 		t.Error("not asked again")
 	}
+}
+
+// A PID that somebody else has got shows whose it is now.
+func TestReusedPIDIsSomebodyElse(t *testing.T) {
+	c := New(nil, Options{Proc: t.TempDir()})
+	write := func(start, uid int, command string) {
+		dir := filepath.Join(c.o.Proc, "42")
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range map[string]string{"stat": fmt.Sprintf("42 (x) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 %d 20", start),
+			"status": fmt.Sprintf("Name:\tx\nUid:\t%d\t0\t0\t0\n", uid), "cmdline": command + "\x00"} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	now := time.Unix(1_700_000_000, 0)
+	ask := func() string {
+		p := engine.GPUProcess{PID: 42}
+		c.describe(&p, now)
+		return fmt.Sprint(p.Start, " ", p.UID, " ", p.Command)
+	}
+	write(100, 1000, "train")
+	if got := ask(); got != "100 1000 train" {
+		t.Errorf("got %s", got)
+	}
+	write(200, 1001, "other")
+	if got := ask(); got != "200 1001 other" {
+		t.Errorf("reused: %s", got)
+	}
+	write(200, 1001, "next")
+	now = now.Add(personAge + 1)
+	if got := ask(); got != "200 1001 next" {
+		t.Errorf("another program in its place: %s", got)
+	}
+}
+
+// What is no number is no value.
+func TestCountersThatAreNoNumbers(t *testing.T) {
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		b := newBench(t, "h100-80gb")
+		b.c.lib = &oddCounters{b.c.lib, v}
+		b.sample()
+		if g := b.sample().GPUs[0]; g.SMSource != engine.SourceUtilization || g.MemoryBandwidthSource != engine.SourceUtilization {
+			t.Errorf("%v: SM %v by %s", v, *g.SM, g.SMSource)
+		}
+	}
+}
+
+type oddCounters struct {
+	nvml.Interface
+	v float64
+}
+
+func (l *oddCounters) GpmMetricsGet(m *nvml.GpmMetricsGetType) nvml.Return {
+	for i := range m.Metrics[:m.NumMetrics] {
+		m.Metrics[i].Value, m.Metrics[i].NvmlReturn = l.v, uint32(nvml.SUCCESS)
+	}
+	return nvml.SUCCESS
 }
