@@ -110,12 +110,16 @@ func (p *gpuPanel) statusText() string {
 		}
 		parts = append(parts, text)
 	}
+	parts = append(parts, condition(g)...)
+	if r.last == r.first+1 && g.MIG[r.first].InstanceShared {
+		parts = append(parts, "memory and SM are the whole instance's, which others share")
+	}
 	for _, pr := range g.Processes {
 		if pr.Job == 0 {
 			parts = append(parts, fmt.Sprintf("outside the queue: pid %d of %s, %s", pr.PID, p.sty.clean(pr.User), p.sty.clean(pr.Command)))
 		}
 	}
-	if g.SM != nil && g.SMSource == "utilization" {
+	if g.SM != nil && g.SMSource == engine.SourceUtilization {
 		parts = append(parts, "SM is the share of time any kernel ran")
 	}
 	return strings.Join(parts, "  ")

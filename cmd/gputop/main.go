@@ -82,7 +82,7 @@ func (c *cli) command() *cobra.Command {
 		return usagef("%v\nSee %s --help", err, cmd.CommandPath())
 	})
 	root.PersistentFlags().StringVar(&c.socket, "socket", "", "talk to the daemon on this socket (default $GPUTOP_SOCKET, else found)")
-	root.PersistentFlags().StringVar(&c.simulate, "simulate", "", "start a personal daemon with simulated GPUs, for example a100-40gb:4 (default $GPUTOP_SIMULATE)")
+	root.PersistentFlags().StringVar(&c.simulate, "simulate", "", "start a personal daemon with simulated GPUs, for example a100-40gb:4 or FILE.yaml (default $GPUTOP_SIMULATE)")
 	root.PersistentFlags().StringVar(&c.library, "nvml-library", "", "start a personal daemon with this libnvidia-ml.so.1 instead of the system's")
 	root.SetOut(c.out)
 	root.SetErr(c.err)

@@ -54,7 +54,7 @@ func serveCommand() *cobra.Command {
 	fl.StringVar(&f.socket, "socket", "", "socket to listen on (default /run/gputop/gputop.sock, or gputop.sock in the state directory)")
 	fl.StringVar(&f.configFile, "config", "", "configuration file (default /etc/gputop/config.yaml, or config.yaml in the state directory)")
 	fl.StringVar(&f.cdiDir, "cdi-dir", "", "directory for leases (default /var/run/cdi in shared mode)")
-	fl.StringVar(&f.simulate, "simulate", "", "use simulated GPUs, for example a100-40gb:4")
+	fl.StringVar(&f.simulate, "simulate", "", "use simulated GPUs, for example a100-40gb:4, or of a scenario, FILE.yaml")
 	fl.StringVar(&f.library, "nvml-library", "", "path of libnvidia-ml.so.1")
 	fl.DurationVar(&f.interval, "sample-interval", 0, "time between samples of the GPUs (default 1s, at least 200ms)")
 	c.MarkFlagsMutuallyExclusive("personal", "shared")
@@ -235,6 +235,9 @@ func (f *serveFlags) simulated(conf config, st *store.Store, o *daemon.Options) 
 	}
 	devs, err := simgpu.Prepare(f.simDir(), c, st.Instance())
 	if err != nil {
+		return err
+	}
+	if err := simgpu.Begin(f.simDir(), time.Now()); err != nil {
 		return err
 	}
 	for _, d := range devs {

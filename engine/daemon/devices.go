@@ -162,8 +162,11 @@ func (d *Daemon) schedulable() ([]scheduler.Device, bool) {
 			dev.Unavailable = engine.DeviceNotAnswering
 		case st.unresolvable[g.UUID] != "":
 			dev.Unavailable = engine.DeviceUnresolvable
-		case g.MIGMode:
-			dev.Unavailable = engine.BlockedBySize // cut into MIG devices: not to be had whole or as a share
+		case g.MIGMode, g.ComputeMode == engine.ComputeProhibited:
+			dev.Unavailable = engine.BlockedBySize // cut into MIG devices, or closed by its compute mode: not to be had whole or as a share
+		}
+		if g.ComputeMode == engine.ComputeExclusive {
+			dev.Usable = 0 // one process at a time: to be had whole, never as a share
 		}
 		list = append(list, dev)
 	}

@@ -11,6 +11,13 @@ import (
 
 const lostDetail = "the card fell off the bus; see dmesg for the Xid, then reset the card or reboot"
 
+// Larger values are no measurement: drivers give all ones for what they have not.
+const (
+	hottest        = 200 // degrees Celsius
+	mostMilliwatts = 100_000_000
+	fastestClock   = 100_000 // MHz
+)
+
 // card looks at one card. Each field fails alone; a lost card is a row of its own.
 func (c *Collector) card(i int, now time.Time) engine.GPU {
 	g := engine.GPU{Health: engine.HealthOK, Minor: -1}
@@ -33,28 +40,43 @@ func (c *Collector) card(i int, now time.Time) engine.GPU {
 		g.PCIBusID = text(v.BusId[:])
 	}
 	c.memory(&g, d)
-	if v, r := d.GetTemperature(nvml.TEMPERATURE_GPU); c.healthy(&g, r) {
+	if v, r := d.GetTemperature(nvml.TEMPERATURE_GPU); c.healthy(&g, r) && v <= hottest {
 		g.Temperature = ptr(int(v))
 	}
-	if v, r := d.GetPowerUsage(); c.healthy(&g, r) {
+	if v, r := d.GetPowerUsage(); c.healthy(&g, r) && v <= mostMilliwatts {
 		g.Power = ptr(float64(v) / 1000)
 	}
-	if v, r := d.GetEnforcedPowerLimit(); c.healthy(&g, r) {
+	if v, r := d.GetEnforcedPowerLimit(); c.healthy(&g, r) && v <= mostMilliwatts {
 		g.PowerLimit = ptr(float64(v) / 1000)
 	}
+	c.listenTo(g.UUID, d)
+	c.detail(&g, d, now)
 	if c.migOn(&g, d) {
 		g.MIGMode = true
 		c.migDevices(&g, d, now)
 	} else {
 		c.activity(&g, d, now)
-		g.Processes, g.ProcessesKnown = c.processes(d, &g)
+		g.Processes, g.ProcessesKnown = c.processes(d, &g, now)
 		c.processActivity(&g, d, now)
 	}
+	c.reported(&g)
 	if g.Health == engine.HealthLost {
 		// What was read before the card went is of no use, its name aside.
 		return c.lostRow(g)
 	}
 	return g
+}
+
+// ask calls a function of a card that its library may not have; nil when it gives no value, and health is noted.
+func ask[T any](c *Collector, g *engine.GPU, symbol string, call func() (T, nvml.Return)) *T {
+	if !c.has(symbol) {
+		return nil
+	}
+	v, r := call()
+	if !c.healthy(g, r) {
+		return nil
+	}
+	return &v
 }
 
 // healthy says whether an answer can be used, and notes a card that is lost or broken.
@@ -84,7 +106,8 @@ func (c *Collector) lostRow(g engine.GPU) engine.GPU {
 		k = g
 	}
 	return engine.GPU{UUID: k.UUID, Minor: k.Minor, Model: k.Model, PCIBusID: k.PCIBusID, MemoryTotal: k.MemoryTotal,
-		MemoryReserved: k.MemoryReserved, MIGMode: k.MIGMode, Health: g.Health, HealthDetail: g.HealthDetail}
+		MemoryReserved: k.MemoryReserved, MIGMode: k.MIGMode, Health: g.Health, HealthDetail: g.HealthDetail,
+		CardDetail: engine.CardDetail{XIDs: g.XIDs, XIDsKnown: g.XIDsKnown}}
 }
 
 // text is the string in a C array.

@@ -5,6 +5,7 @@ package gpu
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -12,6 +13,9 @@ import (
 
 	"gputop/engine"
 )
+
+// maxCards is more than any machine has; a larger number is nonsense.
+const maxCards = 256
 
 // Options of a Collector.
 type Options struct {
@@ -39,6 +43,13 @@ type Collector struct {
 	known map[engine.DeviceID]engine.GPU
 	gpm   map[gpmKey]*gpmState
 	load  map[engine.DeviceID]*processLoad
+	slow  map[engine.DeviceID]*slowDetail
+	pcie  map[engine.DeviceID]*pcieTraffic
+	// pcieTurn says that the card being looked at may be asked for its PCIe traffic.
+	pcieTurn bool
+	people   map[int]*person
+	errors   listener
+	layout   layout
 }
 
 // New makes a collector over a library, which it initialises at the first sample.
@@ -47,7 +58,8 @@ func New(lib nvml.Interface, o Options) *Collector {
 		o.Proc = "/proc"
 	}
 	return &Collector{lib: lib, o: o, symbols: map[string]bool{}, known: map[engine.DeviceID]engine.GPU{},
-		gpm: map[gpmKey]*gpmState{}, load: map[engine.DeviceID]*processLoad{}}
+		gpm: map[gpmKey]*gpmState{}, load: map[engine.DeviceID]*processLoad{}, slow: map[engine.DeviceID]*slowDetail{},
+		pcie: map[engine.DeviceID]*pcieTraffic{}, people: map[int]*person{}, errors: listener{xids: map[engine.DeviceID][]engine.XID{}}}
 }
 
 // Sample looks at all cards. It always returns a sample: with Error set when there is nothing to show. A session that
@@ -55,21 +67,22 @@ func New(lib nvml.Interface, o Options) *Collector {
 func (c *Collector) Sample(now time.Time) engine.Sample {
 	c.seq++
 	s := engine.Sample{Seq: c.seq, Time: now, Simulated: c.o.Simulated, GPUs: []engine.GPU{}}
+	c.renewIfChanged(now)
 	if s.Error = c.open(); s.Error != "" {
 		return s
 	}
 	s.Driver, s.CUDA = c.driver, c.cuda
-	n, r := c.lib.DeviceGetCount()
-	if r != nvml.SUCCESS {
-		s.Error = "the NVIDIA driver does not say how many GPUs there are: " + r.Error()
-		if r == nvml.ERROR_UNINITIALIZED {
-			c.session = false
+	gpus, sentence := c.cards(now)
+	if c.layout.outdated && c.renew(now) {
+		if s.Error = c.open(); s.Error != "" {
+			return s
 		}
+		gpus, sentence = c.cards(now)
+	}
+	if s.Error = sentence; sentence != "" {
 		return s
 	}
-	for i := range n {
-		s.GPUs = append(s.GPUs, c.card(i, now))
-	}
+	s.GPUs = append(s.GPUs, gpus...)
 	s.GPUs = c.withLost(s.GPUs)
 	slices.SortStableFunc(s.GPUs, func(a, b engine.GPU) int { return cmp.Compare(a.PCIBusID, b.PCIBusID) })
 	for i := range s.GPUs {
@@ -82,6 +95,27 @@ func (c *Collector) Sample(now time.Time) engine.Sample {
 	return s
 }
 
+// cards looks at every card, or says why there is nothing to show.
+func (c *Collector) cards(now time.Time) ([]engine.GPU, string) {
+	n, r := c.lib.DeviceGetCount()
+	if r != nvml.SUCCESS {
+		if r == nvml.ERROR_UNINITIALIZED {
+			c.session = false
+		}
+		return nil, "the NVIDIA driver does not say how many GPUs there are: " + r.Error()
+	}
+	if n < 0 || n > maxCards {
+		return nil, fmt.Sprintf("the NVIDIA driver says that there are %d GPUs, which cannot be; reboot, or install the driver again", n)
+	}
+	c.hear(now)
+	out := make([]engine.GPU, 0, n)
+	for i := range n {
+		c.pcieTurn = c.turn(i, n)
+		out = append(out, c.card(i, now))
+	}
+	return out, ""
+}
+
 // open has a session or says why not.
 func (c *Collector) open() string {
 	if c.session {
@@ -91,6 +125,8 @@ func (c *Collector) open() string {
 		return initSentence(c.initResult, c.o.Library)
 	}
 	c.session = true
+	c.layout.drivers = c.present()
+	c.listen()
 	if v, r := c.lib.SystemGetDriverVersion(); r == nvml.SUCCESS {
 		c.driver = v
 	}
@@ -109,6 +145,15 @@ func (c *Collector) has(symbol string) bool {
 		c.symbols[symbol] = ok
 	}
 	return ok
+}
+
+func (c *Collector) hasAll(symbols []string) bool {
+	for _, s := range symbols {
+		if !c.has(s) {
+			return false
+		}
+	}
+	return true
 }
 
 // withLost gives cards that no longer say who they are the identity of those that were seen before and are missing
@@ -137,18 +182,20 @@ func (c *Collector) withLost(gpus []engine.GPU) []engine.GPU {
 		out = append(out, g)
 	}
 	for _, m := range missing {
-		out = append(out, engine.GPU{UUID: m.UUID, Minor: m.Minor, Model: m.Model, PCIBusID: m.PCIBusID, MemoryTotal: m.MemoryTotal,
-			MemoryReserved: m.MemoryReserved, MIGMode: m.MIGMode, Health: engine.HealthLost, HealthDetail: lostDetail})
+		g := engine.GPU{UUID: m.UUID, Minor: m.Minor, Model: m.Model, PCIBusID: m.PCIBusID, MemoryTotal: m.MemoryTotal,
+			MemoryReserved: m.MemoryReserved, MIGMode: m.MIGMode, Health: engine.HealthLost, HealthDetail: lostDetail}
+		c.reported(&g)
+		out = append(out, g)
 	}
 	return out
 }
 
-// remember drops the samples of MIG devices that are gone, and keeps the cards that are well.
+// remember drops what is kept of MIG devices and processes that are gone, and keeps the cards that are well.
 func (c *Collector) remember(gpus []engine.GPU, now time.Time) {
-	for k, g := range c.gpm {
-		if now.Sub(g.at) > time.Minute {
-			c.freeGPM(g)
-			delete(c.gpm, k)
+	c.forgetGPM(now.Add(-time.Minute))
+	for pid, p := range c.people {
+		if !p.seen.Equal(now) {
+			delete(c.people, pid)
 		}
 	}
 	for _, g := range gpus {
@@ -167,6 +214,7 @@ func (c *Collector) Close() {
 		c.freeGPM(g)
 		delete(c.gpm, k)
 	}
+	c.errors.free()
 	c.session = false
 	c.lib.Shutdown()
 }

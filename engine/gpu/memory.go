@@ -28,7 +28,10 @@ func (c *Collector) memory(g *engine.GPU, d nvml.Device) {
 	}
 }
 
-// deviceMemory asks a card or a MIG device. On success total and used are set.
+// mostMemory is more than any device has, in bytes; NVML gives 2^64-1 for what it does not know.
+const mostMemory = 1 << 50
+
+// deviceMemory asks a card or a MIG device. On success total is set.
 func (c *Collector) deviceMemory(d nvml.Device) (amounts, nvml.Return) {
 	if c.has("nvmlDeviceGetMemoryInfo_v2") {
 		m, r := d.GetMemoryInfo_v2()
@@ -38,14 +41,32 @@ func (c *Collector) deviceMemory(d nvml.Device) (amounts, nvml.Return) {
 			if m.Used+m.Free == m.Total && m.Reserved <= m.Used {
 				used -= m.Reserved
 			}
-			return amounts{total: ptr(engine.Bytes(m.Total)), used: ptr(engine.Bytes(used)), reserved: ptr(engine.Bytes(m.Reserved))}, r
+			return sensible(m.Total, used, &m.Reserved)
 		}
 		if r == nvml.ERROR_GPU_IS_LOST {
 			return amounts{}, r
 		}
 	}
 	m, r := d.GetMemoryInfo()
-	return amounts{total: ptr(engine.Bytes(m.Total)), used: ptr(engine.Bytes(m.Used))}, r
+	if r != nvml.SUCCESS {
+		return amounts{}, r
+	}
+	return sensible(m.Total, m.Used, nil)
+}
+
+// sensible leaves out what cannot be.
+func sensible(total, used uint64, reserved *uint64) (amounts, nvml.Return) {
+	if total > mostMemory {
+		return amounts{}, nvml.ERROR_NO_DATA
+	}
+	a := amounts{total: ptr(engine.Bytes(total))}
+	if used <= total {
+		a.used = ptr(engine.Bytes(used))
+	}
+	if reserved != nil && *reserved <= total {
+		a.reserved = ptr(engine.Bytes(*reserved))
+	}
+	return a, nvml.SUCCESS
 }
 
 // hostMemory is MemTotal, and MemTotal less MemAvailable.

@@ -15,11 +15,14 @@ import (
 var migSymbols = []string{"nvmlDeviceGetMigMode", "nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex",
 	"nvmlDeviceGetGpuInstanceId", "nvmlDeviceGetComputeInstanceId", "nvmlDeviceGetGpuInstanceById", "nvmlGpuInstanceGetInfo"}
 
+const (
+	maxMIG    = 64 // more MIG devices than any card can have
+	migSlices = 8  // memory slices of a card
+)
+
 func (c *Collector) migOn(g *engine.GPU, d nvml.Device) bool {
-	for _, s := range migSymbols {
-		if !c.has(s) {
-			return false
-		}
+	if !c.hasAll(migSymbols) {
+		return false
 	}
 	mode, _, r := d.GetMigMode()
 	return c.healthy(g, r) && mode == nvml.DEVICE_MIG_ENABLE
@@ -34,7 +37,8 @@ func (c *Collector) migDevices(g *engine.GPU, d nvml.Device, now time.Time) {
 	}
 	g.ProcessesKnown = true
 	gpm := c.gpmSupported(d) && c.has("nvmlGpmMigSampleGet")
-	for i := range n {
+	instances := map[int]int{}
+	for i := range min(n, maxMIG) {
 		m, r := d.GetMigDeviceHandleByIndex(i)
 		if r == nvml.ERROR_NOT_FOUND || r == nvml.ERROR_INVALID_ARGUMENT {
 			continue
@@ -43,19 +47,35 @@ func (c *Collector) migDevices(g *engine.GPU, d nvml.Device, now time.Time) {
 			continue
 		}
 		id, r := m.GetUUID()
+		if r == nvml.ERROR_NOT_FOUND || r == nvml.ERROR_INVALID_ARGUMENT {
+			c.layout.outdated = true // the device is gone; the session still has its handle
+			continue
+		}
 		if !c.healthy(g, r) {
 			continue
 		}
-		g.MIG = append(g.MIG, c.migDevice(g, d, m, engine.DeviceID(id), gpm, now))
+		if dev, ok := c.migDevice(g, d, m, engine.DeviceID(id), gpm, now); ok {
+			instances[dev.GPUInstance]++
+			g.MIG = append(g.MIG, dev)
+		}
+	}
+	for i := range g.MIG {
+		g.MIG[i].InstanceShared = g.MIG[i].GPUInstance >= 0 && instances[g.MIG[i].GPUInstance] > 1
 	}
 }
 
-func (c *Collector) migDevice(g *engine.GPU, card, m nvml.Device, id engine.DeviceID, gpm bool, now time.Time) engine.MIGDevice {
+// migDevice looks at one MIG device; false when it is no longer there, though the session still lists it.
+func (c *Collector) migDevice(g *engine.GPU, card, m nvml.Device, id engine.DeviceID, gpm bool, now time.Time) (engine.MIGDevice, bool) {
 	out := engine.MIGDevice{UUID: id, GPUInstance: -1, ComputeInstance: -1}
 	if v, r := m.GetGpuInstanceId(); c.healthy(g, r) {
 		out.GPUInstance = v
-		if gi, r := card.GetGpuInstanceById(v); c.healthy(g, r) {
-			if info, r := gi.GetInfo(); c.healthy(g, r) {
+		gi, r := card.GetGpuInstanceById(v)
+		if r == nvml.ERROR_NOT_FOUND {
+			c.layout.outdated = true
+			return out, false
+		}
+		if c.healthy(g, r) {
+			if info, r := gi.GetInfo(); c.healthy(g, r) && uint64(info.Placement.Start)+uint64(info.Placement.Size) <= migSlices {
 				out.PlacementStart, out.PlacementSize = int(info.Placement.Start), int(info.Placement.Size)
 			}
 		}
@@ -65,17 +85,18 @@ func (c *Collector) migDevice(g *engine.GPU, card, m nvml.Device, id engine.Devi
 	}
 	out.Profile = c.migProfile(m)
 	if a, r := c.deviceMemory(m); r == nvml.SUCCESS && *a.total > 0 {
-		out.MemoryTotal, out.MemoryUsed = a.total, a.used
+		out.MemoryTotal, out.MemoryUsed, out.MemoryReserved = a.total, a.used, a.reserved
 	}
 	if gpm && out.GPUInstance >= 0 {
-		out.SM = c.gpmActivity(gpmKey{g.UUID, out.GPUInstance}, func(s nvml.GpmSample) nvml.Return {
+		v := c.gpmRead(gpmKey{g.UUID, out.GPUInstance}, func(s nvml.GpmSample) nvml.Return {
 			return card.GpmMigSampleGet(out.GPUInstance, s)
 		}, now)
+		out.SM, out.MemoryBandwidth = v.sm, v.bandwidth
 	}
 	var known bool
-	out.Processes, known = c.processes(m, g)
+	out.Processes, known = c.processes(m, g, now)
 	g.ProcessesKnown = g.ProcessesKnown && known
-	return out
+	return out, true
 }
 
 // migProfile is the profile as NVIDIA's tools write it. The name ends on it; older drivers' names do not.

@@ -5,12 +5,12 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -21,14 +21,23 @@ import (
 // maxCommand bounds the command line kept of a process, in bytes.
 const maxCommand = 256
 
+// maxPID is the kernel's largest.
+const maxPID = 1 << 22
+
+// personAge is how long what a process says of itself is believed: it may put another program in its place.
+const personAge = 10 * time.Second
+
 // processes lists who is on a device, by PID. known is false when the driver would not say.
-func (c *Collector) processes(d nvml.Device, g *engine.GPU) (out []engine.GPUProcess, known bool) {
+func (c *Collector) processes(d nvml.Device, g *engine.GPU, now time.Time) (out []engine.GPUProcess, known bool) {
 	at := map[uint32]int{}
 	add := func(kind string, list []nvml.ProcessInfo, r nvml.Return) bool {
 		if !c.healthy(g, r) {
 			return false
 		}
 		for _, p := range list {
+			if p.Pid == 0 || p.Pid > maxPID {
+				continue // nobody; what it holds shows as memory that no process accounts for
+			}
 			i, ok := at[p.Pid]
 			if !ok {
 				i = len(out)
@@ -40,7 +49,7 @@ func (c *Collector) processes(d nvml.Device, g *engine.GPU) (out []engine.GPUPro
 				o.Type += kind
 			}
 			// A process in both lists is told with the same memory in both.
-			if p.UsedGpuMemory != math.MaxUint64 && (o.Memory == nil || *o.Memory < engine.Bytes(p.UsedGpuMemory)) {
+			if p.UsedGpuMemory <= mostMemory && (o.Memory == nil || *o.Memory < engine.Bytes(p.UsedGpuMemory)) {
 				o.Memory = ptr(engine.Bytes(p.UsedGpuMemory))
 			}
 		}
@@ -54,26 +63,44 @@ func (c *Collector) processes(d nvml.Device, g *engine.GPU) (out []engine.GPUPro
 		known = false
 	}
 	for i := range out {
-		describe(c.o.Proc, &out[i])
+		c.describe(&out[i], now)
 	}
 	slices.SortFunc(out, func(a, b engine.GPUProcess) int { return cmp.Compare(a.PID, b.PID) })
 	return out, known
 }
 
-// describe fills in what the kernel says of a process; what it does not say stays zero.
-func describe(proc string, p *engine.GPUProcess) {
-	dir := filepath.Join(proc, strconv.Itoa(p.PID))
-	if b, err := os.ReadFile(filepath.Join(dir, "stat")); err == nil {
+// person is what the kernel said of a process.
+type person struct {
+	start     uint64
+	asked     time.Time
+	seen      time.Time
+	uid       uint32
+	namespace uint64
+	command   string
+}
+
+// describe fills in what the kernel says of a process; what it does not say stays zero. The start time is read each
+// time, for it tells a reused PID; the rest is kept for personAge.
+func (c *Collector) describe(p *engine.GPUProcess, now time.Time) {
+	dir := filepath.Join(c.o.Proc, strconv.Itoa(p.PID))
+	if b := head(filepath.Join(dir, "stat"), 4096); b != nil {
 		p.Start = startTime(b)
 	}
-	if b, err := os.ReadFile(filepath.Join(dir, "status")); err == nil {
-		p.UID = realUID(b)
+	k := c.people[p.PID]
+	if k == nil || k.start != p.Start || p.Start == 0 || now.Sub(k.asked) > personAge || now.Before(k.asked) {
+		k = &person{start: p.Start, asked: now}
+		if b := head(filepath.Join(dir, "status"), 4096); b != nil {
+			k.uid = realUID(b)
+		}
+		if link, err := os.Readlink(filepath.Join(dir, "ns", "pid")); err == nil {
+			// The error leaves 0, which says unknown.
+			_, _ = fmt.Sscanf(link, "pid:[%d]", &k.namespace)
+		}
+		k.command = command(dir)
+		c.people[p.PID] = k
 	}
-	if link, err := os.Readlink(filepath.Join(dir, "ns", "pid")); err == nil {
-		// The error leaves 0, which says unknown.
-		_, _ = fmt.Sscanf(link, "pid:[%d]", &p.PIDNamespace)
-	}
-	p.Command = command(dir)
+	k.seen = now
+	p.UID, p.PIDNamespace, p.Command = k.uid, k.namespace, k.command
 }
 
 // startTime is field 22 of /proc/PID/stat; the name before it may hold spaces and parentheses.

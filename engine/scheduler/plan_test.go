@@ -135,7 +135,7 @@ func TestPlacement(t *testing.T) {
 			gpu 0 0
 			job 1 medium frac=0.5
 			job 2 medium gpus=1`, `
-			1 BlockedBySize (no GPU here says how much memory it has)
+			1 BlockedBySize (no GPU here can be shared: its memory is unknown, or its compute mode exclusive)
 			2 start 0=0B*`},
 	})
 }

@@ -73,12 +73,12 @@ func possibleDevices(devices []Device, r engine.Request) error {
 	case r.GPUs > len(devices):
 		return fmt.Errorf("asks for %d GPUs; this box has %d", r.GPUs, len(devices))
 	case r.GPUs > suitable || suitable == 0:
-		return fmt.Errorf("asks for a GPU or a share of one; this box has %d, of which %d in MIG mode cannot be given so",
+		return fmt.Errorf("asks for a GPU or a share of one; this box has %d, of which %d cannot be given so (MIG mode, or compute mode prohibited)",
 			len(devices), mig)
 	case r.GPUs > 0:
 		return nil
 	case largest == 0:
-		return fmt.Errorf("asks for a share of a GPU; no GPU here says how much memory it has: ask for a whole one with --gpus 1")
+		return fmt.Errorf("asks for a share of a GPU; no GPU here can be shared (its memory is unknown, or its compute mode exclusive): ask for a whole one with --gpus 1")
 	case r.GPUMemory > largest:
 		return fmt.Errorf("needs %s on one GPU, the largest has %s", r.GPUMemory, largest)
 	case r.GPUFraction > 0 && most <= 0:

@@ -39,9 +39,9 @@ func TestPossible(t *testing.T) {
 			"asks for a GPU; this box has none that can be seen: gputop top --once says why; or ask for --gpus 0"},
 		{"not read yet", "unknown", engine.Request{GPUs: 99}, ""},
 		{"a card in MIG mode", mig, engine.Request{GPUs: 2},
-			"asks for a GPU or a share of one; this box has 2, of which 1 in MIG mode cannot be given so"},
+			"asks for a GPU or a share of one; this box has 2, of which 1 cannot be given so (MIG mode, or compute mode prohibited)"},
 		{"memory not told", "gpu 0 0", engine.Request{GPUFraction: 0.5},
-			"asks for a share of a GPU; no GPU here says how much memory it has: ask for a whole one with --gpus 1"},
+			"asks for a share of a GPU; no GPU here can be shared (its memory is unknown, or its compute mode exclusive): ask for a whole one with --gpus 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := ""

@@ -121,7 +121,7 @@ func (c *capacity) shareReason(r engine.Request) engine.Reason {
 	case gone >= 0:
 		c.unavailable(&out, gone)
 	case largest == 0:
-		out.Unit, out.Detail = "", "no GPU here says how much memory it has"
+		out.Unit, out.Detail = "", "no GPU here can be shared: its memory is unknown, or its compute mode exclusive"
 	default:
 		out.Free = int64(largest)
 	}

@@ -76,12 +76,50 @@ type card struct {
 	lib   *library
 	index int
 	model *model
-	mig   []*migDevice
+	// mig is the layout that the session was opened with, layouts all there may be: the card's own first.
+	mig     []*migDevice
+	layouts []layout
+	config  Card
 
 	mu     sync.Mutex
 	looked time.Time
 	watts  float64
 	heat   float64 // degrees Celsius
+}
+
+// layout is the MIG devices a card has at a time, by the names of their profiles.
+type layout struct {
+	names   []string
+	devices []*migDevice
+}
+
+// present is the layout in force, whatever a session knows of it.
+func (c *card) present() []*migDevice {
+	names := c.config.MIG
+	if f := c.now(); f.MIG != nil {
+		names = f.MIG
+	}
+	for _, l := range c.layouts {
+		if slices.Equal(l.names, names) {
+			return l.devices
+		}
+	}
+	return c.layouts[0].devices
+}
+
+// isThere says whether a device that a session knows is still on the card.
+func (c *card) isThere(m *migDevice) bool {
+	return slices.ContainsFunc(c.present(), func(p *migDevice) bool { return p.uuid == m.uuid && p.instance == m.instance })
+}
+
+// mates are the MIG devices of the session that share a GPU instance.
+func (c *card) mates(instance int) (out []*migDevice) {
+	for _, m := range c.mig {
+		if m.instance == instance {
+			out = append(out, m)
+		}
+	}
+	return out
 }
 
 // migDevice is a simulated MIG device.
@@ -108,7 +146,7 @@ func (c *card) look(force bool) {
 	load := c.source.sm()
 	for _, m := range c.mig {
 		m.source.look()
-		load += m.source.sm() * float64(m.compute) / 7
+		load += m.source.sm() * float64(m.ciSlices) / 7
 	}
 	load = min(1, load)
 	watts := c.model.idleW + (c.model.limitW-c.model.idleW)*0.96*load
@@ -124,6 +162,18 @@ func (c *card) look(force bool) {
 // follow moves a value towards its target as a first-order lag does.
 func follow(from, to float64, since, lag time.Duration) float64 {
 	return to + (from-to)*math.Exp(-since.Seconds()/lag.Seconds())
+}
+
+// instance is a look at all of a GPU instance, the shares of its SMs weighted by the compute instances' sizes.
+func (c *card) instance(id int) view {
+	var out view
+	for _, m := range c.mates(id) {
+		v := c.view(m)
+		out.at = v.at
+		out.used += v.used
+		out.sm = min(1, out.sm+v.sm*float64(m.ciSlices)/float64(m.compute))
+	}
+	return out
 }
 
 // view is one consistent look at a card or a MIG device.

@@ -3,6 +3,7 @@ package simgpu
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,7 +31,8 @@ type CardFaults struct {
 	// Hang: calls about the card do not return.
 	Hang bool `json:"hang,omitempty"`
 	// Fields maps a field to what asking for it answers. Fields: uuid, name, memory, memory_v2, temperature, power,
-	// utilization, processes, process_utilization, gpm, mig, minor, pci.
+	// power_limit, utilization, processes, process_utilization, gpm, mig, minor, pci, pcie_link, pcie_throughput, nvlink,
+	// clocks, memory_clock, throttle, fan, ecc, persistence, compute_mode, events.
 	Fields map[string]nvml.Return `json:"fields,omitempty"`
 	// MIGHoles are places in the list of MIG devices that answer NOT_FOUND though later ones are there.
 	MIGHoles []int `json:"mig_holes,omitempty"`
@@ -40,6 +42,12 @@ type CardFaults struct {
 	UsedIncludesReserved bool `json:"used_includes_reserved,omitempty"`
 	// Unified: the card has no memory of its own and reports a total of 0.
 	Unified bool `json:"unified,omitempty"`
+	// XIDs are errors to report, each once: what is added to the list is new.
+	XIDs []int `json:"xids,omitempty"`
+	// Removed: the card is taken out. A session that knows it finds it lost, a new one does not count it.
+	Removed bool `json:"removed,omitempty"`
+	// MIG is another layout than the card's own, in force from now on; a session shows what it was opened with.
+	MIG []string `json:"mig,omitempty"`
 }
 
 // SetFaults puts faults into force in dir; the zero value takes them all away.
@@ -71,10 +79,38 @@ func readFaults(dir string) Faults {
 	return f
 }
 
+// now is what is wrong with the card: by the file, and by the scenario's timetable.
+func (c *card) now() CardFaults {
+	f := readFaults(c.lib.dir).Cards[c.index]
+	f.Fields = maps.Clone(f.Fields)
+	refuse := func(fields []string) {
+		for _, name := range fields {
+			if f.Fields == nil {
+				f.Fields = map[string]nvml.Return{}
+			}
+			if _, ok := f.Fields[name]; !ok {
+				f.Fields[name] = nvml.ERROR_NOT_SUPPORTED
+			}
+		}
+	}
+	refuse(c.model.lacks)
+	refuse(c.config.Unsupported)
+	events, xids := c.lib.events(c.index)
+	f.XIDs = append(slices.Clone(f.XIDs), xids...)
+	for _, e := range events {
+		f.Lost, f.Hang, f.Removed = f.Lost || e.Lost, f.Hang || e.Hang, f.Removed || e.Removed
+		refuse(e.Unsupported)
+		if e.MIG != nil {
+			f.MIG = e.MIG
+		}
+	}
+	return f
+}
+
 // faults waits while the card hangs, and says what else is wrong with it.
 func (c *card) faults() CardFaults {
 	for {
-		f := readFaults(c.lib.dir).Cards[c.index]
+		f := c.now()
 		if !f.Hang {
 			return f
 		}
@@ -85,7 +121,7 @@ func (c *card) faults() CardFaults {
 // enter begins a call about a field.
 func (c *card) enter(field string) (CardFaults, nvml.Return) {
 	f := c.faults()
-	if f.Lost {
+	if f.Lost || f.Removed {
 		return f, nvml.ERROR_GPU_IS_LOST
 	}
 	return f, f.Fields[field]

@@ -22,6 +22,7 @@ func main() {
 	device := reflect.TypeFor[nvml.Device]()
 	stubs(&b, "noDevice", device, nil)
 	stubs(&b, "noGpuInstance", reflect.TypeFor[nvml.GpuInstance](), nil)
+	stubs(&b, "noEventSet", reflect.TypeFor[nvml.EventSet](), nil)
 	stubs(&b, "noLibrary", reflect.TypeFor[nvml.Interface](), device)
 	src, err := format.Source(b.Bytes())
 	if err != nil {

@@ -39,10 +39,6 @@ func (h cardHandle) GetCudaComputeCapability() (int, int, nvml.Return) {
 	return h.c.model.cc[0], h.c.model.cc[1], r
 }
 
-func (h cardHandle) GetPersistenceMode() (nvml.EnableState, nvml.Return) {
-	return answer(h.c, "persistence", nvml.FEATURE_ENABLED)
-}
-
 func (h cardHandle) GetPciInfo() (nvml.PciInfo, nvml.Return) {
 	p := nvml.PciInfo{Bus: h.c.bus()}
 	copyText(p.BusId[:], h.c.busID())
@@ -107,7 +103,7 @@ func (h cardHandle) GetUtilizationRates() (nvml.Utilization, nvml.Return) {
 		return nvml.Utilization{}, nvml.ERROR_NOT_SUPPORTED
 	}
 	v := h.c.view(nil)
-	return answer(h.c, "utilization", nvml.Utilization{Gpu: uint32(math.Round(v.sm * 100)), Memory: uint32(math.Round(v.sm * 60))})
+	return answer(h.c, "utilization", nvml.Utilization{Gpu: uint32(math.Round(v.sm * 100)), Memory: uint32(math.Round(v.sm * memoryShare * 100))})
 }
 
 func (h cardHandle) GetComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return) {
@@ -121,7 +117,7 @@ func (h cardHandle) GetComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Retur
 	}
 	var out []nvml.ProcessInfo
 	for _, m := range h.c.mig {
-		out = append(out, processes(f, h.c.view(m).holders, uint32(m.instance), 0)...)
+		out = append(out, processes(f, h.c.view(m).holders, uint32(m.instance), uint32(m.ci))...)
 	}
 	return out, nvml.SUCCESS
 }
@@ -184,8 +180,8 @@ func (h cardHandle) GpmSampleGet(s nvml.GpmSample) nvml.Return {
 }
 
 func (h cardHandle) GpmMigSampleGet(gi int, s nvml.GpmSample) nvml.Return {
-	for _, m := range h.c.mig {
-		if m.instance == gi {
+	for _, m := range h.c.mates(gi) {
+		if h.c.isThere(m) {
 			return h.gpm(s, m)
 		}
 	}
@@ -204,8 +200,11 @@ func (h cardHandle) gpm(s nvml.GpmSample, m *migDevice) nvml.Return {
 	if !h.c.model.gpm {
 		return nvml.ERROR_NOT_SUPPORTED
 	}
-	v := h.c.view(m)
-	to.at, to.sm = v.at, v.sm
+	v := h.c.view(nil)
+	if m != nil {
+		v = h.c.instance(m.instance)
+	}
+	to.at, to.sm, to.instance = v.at, v.sm, m != nil
 	return nvml.SUCCESS
 }
 
@@ -213,6 +212,8 @@ func (h cardHandle) gpm(s nvml.GpmSample, m *migDevice) nvml.Return {
 type gpmSample struct {
 	at time.Time
 	sm float64
+	// instance: of a GPU instance, which has no links of its own.
+	instance bool
 }
 
 func (s *gpmSample) Free() nvml.Return             { return nvml.SUCCESS }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
+
+	"gputop/engine"
 )
 
 // library is the simulated NVML. What it does not know answers ERROR_NOT_SUPPORTED.
@@ -17,9 +19,15 @@ type library struct {
 	dir   string
 	cards []*card
 	now   func() time.Time
+	// timetable is the scenario's, and begun when it began.
+	timetable []Event
+	begun     time.Time
 
 	mu   sync.Mutex
 	refs int
+	// session is the cards that were there when the session was opened.
+	session []*card
+	reports reports
 }
 
 // New prepares the devices of c in dir (see Prepare) and returns them as an NVML library. Like the real one it wants
@@ -34,20 +42,29 @@ func NewWithClock(dir string, c Config, instance string, now func() time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	l := &library{dir: dir, now: now}
+	files := map[engine.DeviceID]string{}
 	for _, d := range devices {
-		if d.Parent == "" {
-			i := len(l.cards)
-			l.cards = append(l.cards, &card{lib: l, index: i, model: models[c.Cards[i].Model], source: source{uuid: d.UUID, path: d.HostPath}})
-			continue
-		}
-		parent := l.cards[len(l.cards)-1]
-		slices, err := parent.model.place(c.Cards[parent.index].MIG)
-		if err != nil {
-			return nil, err
-		}
-		parent.mig = append(parent.mig, &migDevice{slice: slices[len(parent.mig)], source: source{uuid: d.UUID, path: d.HostPath}})
+		files[d.UUID] = d.HostPath
 	}
+	l := &library{dir: dir, now: now, timetable: c.Events, begun: begun(dir, now())}
+	for i, k := range c.Cards {
+		id := cardUUID(instance, k.Model, i)
+		card := &card{lib: l, index: i, model: models[k.Model], config: k, source: source{uuid: id, path: files[id]}}
+		for _, names := range c.layouts(i) {
+			slices, err := card.model.place(names)
+			if err != nil {
+				return nil, err
+			}
+			lay := layout{names: names}
+			for n, s := range slices {
+				id := migUUID(id, s.profile, n)
+				lay.devices = append(lay.devices, &migDevice{slice: s, source: source{uuid: id, path: files[id]}})
+			}
+			card.layouts = append(card.layouts, lay)
+		}
+		l.cards = append(l.cards, card)
+	}
+	l.reports.begin(l.cards)
 	return l, nil
 }
 
@@ -55,11 +72,19 @@ func (l *library) sources() []*source {
 	var out []*source
 	for _, c := range l.cards {
 		out = append(out, &c.source)
-		for _, m := range c.mig {
-			out = append(out, &m.source)
+		for _, y := range c.layouts {
+			for _, m := range y.devices {
+				out = append(out, &m.source)
+			}
 		}
 	}
 	return out
+}
+
+func (l *library) known() []*card {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.session
 }
 
 // Init opens the devices' files.
@@ -67,7 +92,7 @@ func (l *library) Init() nvml.Return { return l.InitWithFlags(0) }
 
 // InitWithFlags opens the devices' files.
 func (l *library) InitWithFlags(uint32) nvml.Return {
-	if r := readFaults(l.dir).InitResult; r != nvml.SUCCESS {
+	if r := l.refusal(); r != nvml.SUCCESS {
 		return r
 	}
 	l.mu.Lock()
@@ -76,6 +101,17 @@ func (l *library) InitWithFlags(uint32) nvml.Return {
 		for _, s := range l.sources() {
 			if err := s.open(); err != nil {
 				return nvml.ERROR_OPERATING_SYSTEM
+			}
+		}
+	}
+	if l.refs == 0 {
+		l.session = nil
+		for _, c := range l.cards {
+			if !c.now().Removed {
+				c.mu.Lock()
+				c.mig = c.present()
+				c.mu.Unlock()
+				l.session = append(l.session, c)
 			}
 		}
 	}
@@ -134,7 +170,7 @@ func (l *library) DeviceGetCount() (int, nvml.Return) {
 	if l.refs == 0 {
 		return 0, nvml.ERROR_UNINITIALIZED
 	}
-	return len(l.cards), nvml.SUCCESS
+	return len(l.session), nvml.SUCCESS
 }
 
 // DeviceGetHandleByIndex takes a fresh look at the card.
@@ -146,15 +182,18 @@ func (l *library) DeviceGetHandleByIndex(i int) (nvml.Device, nvml.Return) {
 	if i < 0 || i >= n {
 		return nil, nvml.ERROR_INVALID_ARGUMENT
 	}
-	l.cards[i].look(true)
-	return cardHandle{c: l.cards[i]}, nvml.SUCCESS
+	l.mu.Lock()
+	c := l.session[i]
+	l.mu.Unlock()
+	c.look(true)
+	return cardHandle{c: c}, nvml.SUCCESS
 }
 
 // DeviceGetHandleByUUID finds a card or a MIG device.
 func (l *library) DeviceGetHandleByUUID(uuid string) (nvml.Device, nvml.Return) {
-	for _, c := range l.cards {
+	for i, c := range l.known() {
 		if string(c.uuid) == uuid {
-			return l.DeviceGetHandleByIndex(c.index)
+			return l.DeviceGetHandleByIndex(i)
 		}
 		for _, m := range c.mig {
 			if string(m.uuid) == uuid {
@@ -167,9 +206,9 @@ func (l *library) DeviceGetHandleByUUID(uuid string) (nvml.Device, nvml.Return) 
 
 // DeviceGetHandleByPciBusId finds a card.
 func (l *library) DeviceGetHandleByPciBusId(id string) (nvml.Device, nvml.Return) {
-	for _, c := range l.cards {
+	for i, c := range l.known() {
 		if strings.EqualFold(c.busID(), id) {
-			return l.DeviceGetHandleByIndex(c.index)
+			return l.DeviceGetHandleByIndex(i)
 		}
 	}
 	return nil, nvml.ERROR_NOT_FOUND
@@ -208,11 +247,23 @@ func (l *library) GpmMetricsGet(g *nvml.GpmMetricsGetType) nvml.Return {
 	}
 	for i := range g.Metrics[:g.NumMetrics] {
 		m := &g.Metrics[i]
-		if nvml.GpmMetricId(m.MetricId) != nvml.GPM_METRIC_SM_UTIL {
-			m.NvmlReturn = uint32(nvml.ERROR_NOT_SUPPORTED)
-			continue
+		v, ok := (a.sm+b.sm)/2, true
+		switch nvml.GpmMetricId(m.MetricId) {
+		case nvml.GPM_METRIC_SM_UTIL:
+			m.Value = v * 100
+		case nvml.GPM_METRIC_DRAM_BW_UTIL:
+			m.Value = v * memoryShare * 100
+		case nvml.GPM_METRIC_PCIE_RX_PER_SEC, nvml.GPM_METRIC_PCIE_TX_PER_SEC:
+			m.Value, ok = v*pcieMiB, !b.instance
+		case nvml.GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, nvml.GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC:
+			m.Value, ok = 0, !b.instance
+		default:
+			ok = false
 		}
-		m.NvmlReturn, m.Value = uint32(nvml.SUCCESS), (a.sm+b.sm)/2*100
+		m.NvmlReturn = uint32(nvml.SUCCESS)
+		if !ok {
+			m.NvmlReturn = uint32(nvml.ERROR_NOT_SUPPORTED)
+		}
 	}
 	return nvml.SUCCESS
 }

@@ -55,15 +55,15 @@ func (h cardHandle) GetGpuInstanceById(id int) (nvml.GpuInstance, nvml.Return) {
 	if r != nvml.SUCCESS {
 		return nil, r
 	}
-	for _, m := range h.c.mig {
-		if m.instance == id {
+	for _, m := range h.c.mates(id) {
+		if h.c.isThere(m) {
 			return gpuInstance{h: h, m: m}, nvml.SUCCESS
 		}
 	}
 	return nil, nvml.ERROR_NOT_FOUND
 }
 
-// gpuInstance is a GPU instance with its one compute instance.
+// gpuInstance is a GPU instance.
 type gpuInstance struct {
 	noGpuInstance
 	h cardHandle
@@ -85,7 +85,7 @@ type migHandle struct {
 func (h migHandle) IsMigDeviceHandle() (bool, nvml.Return)   { return true, nvml.SUCCESS }
 func (h migHandle) GetUUID() (string, nvml.Return)           { return answer(h.c, "uuid", string(h.m.uuid)) }
 func (h migHandle) GetGpuInstanceId() (int, nvml.Return)     { return answer(h.c, "mig", h.m.instance) }
-func (h migHandle) GetComputeInstanceId() (int, nvml.Return) { return answer(h.c, "mig", 0) }
+func (h migHandle) GetComputeInstanceId() (int, nvml.Return) { return answer(h.c, "mig", h.m.ci) }
 func (h migHandle) GetUtilizationRates() (nvml.Utilization, nvml.Return) {
 	return nvml.Utilization{}, nvml.ERROR_NOT_SUPPORTED
 }
@@ -100,7 +100,7 @@ func (h migHandle) GetName() (string, nvml.Return) {
 
 func (h migHandle) GetAttributes() (nvml.DeviceAttributes, nvml.Return) {
 	return answer(h.c, "mig", nvml.DeviceAttributes{GpuInstanceSliceCount: uint32(h.m.compute),
-		ComputeInstanceSliceCount: uint32(h.m.compute), MemorySizeMB: inMB(h.m.memory)})
+		ComputeInstanceSliceCount: uint32(h.m.ciSlices), MemorySizeMB: inMB(h.m.memory)})
 }
 
 func (h migHandle) GetMemoryInfo_v2() (nvml.Memory_v2, nvml.Return) {
@@ -117,7 +117,7 @@ func (h migHandle) GetMemoryInfo() (nvml.Memory, nvml.Return) {
 		return nvml.Memory{}, r
 	}
 	total := uint64(h.m.memory)
-	used := min(uint64(h.c.view(h.m).used), total)
+	used := min(uint64(h.c.instance(h.m.instance).used), total)
 	return nvml.Memory{Total: total, Used: used, Free: total - used}, nvml.SUCCESS
 }
 
@@ -126,7 +126,7 @@ func (h migHandle) GetComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return
 	if r != nvml.SUCCESS {
 		return nil, r
 	}
-	return processes(f, h.c.view(h.m).holders, uint32(h.m.instance), 0), nvml.SUCCESS
+	return processes(f, h.c.view(h.m).holders, uint32(h.m.instance), uint32(h.m.ci)), nvml.SUCCESS
 }
 
 func (h migHandle) GetGraphicsRunningProcesses() ([]nvml.ProcessInfo, nvml.Return) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"gputop/engine"
 )
 
 // maxCards is the most cards one machine has here.
@@ -12,17 +14,25 @@ const maxCards = 8
 // Config is a set of simulated cards, in PCI order.
 type Config struct {
 	Cards []Card
+	// Events is the timetable of a scenario.
+	Events []Event
 }
 
 // Card is one simulated card: its model and, in MIG mode, the profiles of its MIG devices.
 type Card struct {
 	Model string
 	MIG   []string
+	// ComputeMode is empty for the default, "exclusive" or "prohibited"; Unsupported are fields the card does not give.
+	ComputeMode engine.ComputeMode
+	Unsupported []string
 }
 
 // Parse reads what --simulate takes: "a100-40gb:4", lists such as "h100-80gb:2,t4:1", and MIG layouts such as
-// "a100-40gb:1/mig=3g.20gb+2g.10gb+1g.5gb", applied to each card of their entry.
+// "a100-40gb:1/mig=3g.20gb+2g.10gb+1g.5gb", applied to each card of their entry; or the path of a scenario, FILE.yaml.
 func Parse(spec string) (Config, error) {
+	if IsScenario(spec) {
+		return readScenario(spec)
+	}
 	var c Config
 	for entry := range strings.SplitSeq(spec, ",") {
 		cards, err := parseEntry(strings.TrimSpace(entry))

@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s:\n got %s, %v\nwant %s", spec, show(c), err, want)
 		}
 	}
-	const all = "a100-40gb, h100-80gb, h200-141gb, l40s, rtx4090, t4"
+	const all = "a100-40gb, gb10, gtx1650, h100-80gb, h200-141gb, l40s, rtx4090, t4"
 	for spec, want := range map[string]string{
 		"":                  `simulated GPUs "": no model named; write MODEL or MODEL:COUNT with one of ` + all,
 		"v100:2":            `simulated GPUs "v100:2": no model "v100"; write MODEL or MODEL:COUNT with one of ` + all,

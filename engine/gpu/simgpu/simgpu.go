@@ -48,15 +48,24 @@ func Prepare(dir string, c Config, instance string) ([]Device, error) {
 		if err != nil {
 			return nil, err
 		}
-		slices, err := m.place(card.MIG)
-		if err != nil {
-			return nil, err
-		}
-		for k, s := range slices {
-			err := add(Device{UUID: migUUID(id, s.profile, k), Minor: i, Parent: id,
-				ContainerPath: fmt.Sprintf("/dev/nvidia%d-mig%d", i, s.instance)}, m.name+" MIG "+s.profile, s.memory, m.context)
+		seen := map[engine.DeviceID]bool{}
+		for _, names := range c.layouts(i) {
+			slices, err := m.place(names)
 			if err != nil {
 				return nil, err
+			}
+			for k, s := range slices {
+				d := Device{UUID: migUUID(id, s.profile, k), Minor: i, Parent: id, ContainerPath: fmt.Sprintf("/dev/nvidia%d-mig%d", i, s.instance)}
+				if s.ci > 0 {
+					d.ContainerPath += fmt.Sprintf("-ci%d", s.ci)
+				}
+				if seen[d.UUID] {
+					continue
+				}
+				seen[d.UUID] = true
+				if err := add(d, m.name+" MIG "+s.profile, s.memory, m.context); err != nil {
+					return nil, err
+				}
 			}
 		}
 	}

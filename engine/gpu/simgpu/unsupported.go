@@ -779,6 +779,34 @@ func (noGpuInstance) SetVgpuSchedulerState_v2(*nvml.VgpuSchedulerState_v2) (r0 n
 	return nvml.ERROR_NOT_SUPPORTED
 }
 
+// noEventSet answers that nothing is supported.
+type noEventSet struct{}
+
+var _ nvml.EventSet = noEventSet{}
+
+func (noEventSet) Free() (r0 nvml.Return) { return nvml.ERROR_NOT_SUPPORTED }
+func (noEventSet) GetContextCount_v1() (r0 nvml.GetContextCount_v1, r1 nvml.Return) {
+	return r0, nvml.ERROR_NOT_SUPPORTED
+}
+func (noEventSet) GetContextData_v1(nvml.GetContextData_v1) (r0 nvml.GetContextData_v1, r1 nvml.Return) {
+	return r0, nvml.ERROR_NOT_SUPPORTED
+}
+func (noEventSet) GetContextInfo_v1(uint32) (r0 nvml.GetContextInfo_v1, r1 nvml.Return) {
+	return r0, nvml.ERROR_NOT_SUPPORTED
+}
+func (noEventSet) GetGpuOperationalEventContextLegacyXid_v1(uint32) (r0 uint32, r1 nvml.Return) {
+	return r0, nvml.ERROR_NOT_SUPPORTED
+}
+func (noEventSet) RegisterGpuOperationalEvents_v1(*nvml.GpuOperationalEventConfig_v1) (r0 nvml.Return) {
+	return nvml.ERROR_NOT_SUPPORTED
+}
+func (noEventSet) Wait(uint32) (r0 nvml.EventData, r1 nvml.Return) {
+	return r0, nvml.ERROR_NOT_SUPPORTED
+}
+func (noEventSet) Wait_v3(uint32) (r0 nvml.EventSetWaitData_v3, r1 nvml.Return) {
+	return r0, nvml.ERROR_NOT_SUPPORTED
+}
+
 // noLibrary answers that nothing is supported.
 type noLibrary struct{}
 

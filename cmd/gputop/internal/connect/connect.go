@@ -68,6 +68,12 @@ func (o Options) withDefaults() Options {
 	if o.Simulate == "" {
 		o.Simulate = o.Getenv("GPUTOP_SIMULATE")
 	}
+	// A scenario's path is the caller's; the daemon runs elsewhere.
+	if strings.HasSuffix(o.Simulate, ".yaml") || strings.HasSuffix(o.Simulate, ".yml") {
+		if abs, err := filepath.Abs(o.Simulate); err == nil {
+			o.Simulate = abs
+		}
+	}
 	return o
 }
 
