@@ -166,7 +166,7 @@ func (d *Daemon) schedulable() ([]scheduler.Device, bool) {
 			dev.Unavailable = engine.BlockedBySize // cut into MIG devices, or closed by its compute mode: not to be had whole or as a share
 		}
 		if g.ComputeMode == engine.ComputeExclusive {
-			dev.Usable = 0 // one process at a time: to be had whole, never as a share
+			dev.WholeOnly = true // one process at a time
 		}
 		list = append(list, dev)
 	}

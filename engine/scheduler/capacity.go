@@ -146,7 +146,7 @@ func (c *capacity) wholeFree(d *card) bool {
 
 // shareFits says whether a share of so many bytes fits on a card.
 func (c *capacity) shareFits(d *card, need engine.Bytes) bool {
-	return c.open(d) && d.wholes == 0 && need > 0 && need <= d.free()
+	return c.open(d) && !d.WholeOnly && d.wholes == 0 && need > 0 && need <= d.free()
 }
 
 // hostFree is what is left of the host; without a known total there is no end to it.
@@ -187,7 +187,7 @@ func milliOf(c engine.CPUs) int64 {
 
 // shareNeed is what a share request takes on a card, in bytes; 0 when the card cannot say what it has.
 func shareNeed(r engine.Request, d *card) engine.Bytes {
-	if d.Usable <= 0 {
+	if d.Usable <= 0 || d.WholeOnly {
 		return 0
 	}
 	if r.GPUMemory > 0 {

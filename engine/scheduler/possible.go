@@ -64,6 +64,9 @@ func possibleDevices(devices []Device, r engine.Request) error {
 			continue
 		}
 		suitable++
+		if d.WholeOnly {
+			continue
+		}
 		largest = max(largest, d.Usable)
 		if r.GPUFraction > 0 {
 			most = max(most, r.GPUFraction.Of(d.Usable))

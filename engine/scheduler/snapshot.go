@@ -54,6 +54,8 @@ type Device struct {
 	Model string
 	// Usable is total less reserved, in bytes; 0 when the card does not say, and then it can only be given whole.
 	Usable engine.Bytes
+	// WholeOnly says that it is never shared.
+	WholeOnly bool
 	// Foreign is what processes outside the queue hold, in bytes.
 	Foreign engine.Bytes
 	// ForeignBusy says that a process outside the queue makes the card unusable whatever it holds (personal mode).
