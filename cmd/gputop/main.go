@@ -118,8 +118,8 @@ func (c *cli) notSimulated(ctx context.Context, client *api.Client) {
 	fmt.Fprintf(c.err, "gputop: note: %s\n", text)
 }
 
-// requestTime bounds requests that answer at once.
-const requestTime = 30 * time.Second
+// requestTime bounds requests that answer at once, or when the caller's agent has come up.
+const requestTime = 75 * time.Second
 
 // ask opens the daemon and calls f with a bounded time.
 func (c *cli) ask(ctx context.Context, f func(context.Context, *api.Client) error) error {

@@ -19,7 +19,7 @@ import (
 )
 
 // startTimeout bounds a user's systemd manager, which may hang: the daemon waits for it when it ends.
-const startTimeout = 20 * time.Second
+const startTimeout = 45 * time.Second
 
 // agentStarter starts agents: under the user's own systemd manager where there is one, so that nothing of a job lives
 // in the daemon's unit; otherwise as a process in a session of its own that has become the user before it runs.

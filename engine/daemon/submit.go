@@ -25,7 +25,7 @@ import (
 const seenPatience = 10 * time.Second
 
 // submitPatience is how long a submit waits for the first word of the owner's agent.
-const submitPatience = 20 * time.Second
+const submitPatience = 60 * time.Second
 
 // Submit checks a job, refusing at once what can never run, and answers when it is on disk.
 func (d *Daemon) Submit(ctx context.Context, c api.Caller, r api.SubmitRequest) (api.SubmitResponse, error) {

@@ -93,8 +93,7 @@ func TestFieldFault06HolesInTheListOfSlices(t *testing.T) {
 
 // A session goes on listing what it found; a changed layout is noticed in the same sample, and no row of it stays.
 func TestFieldFault07DeletedSliceGoesAway(t *testing.T) {
-	b := newBench(t, "t4")
-	b = scenario(t, `
+	b := scenario(t, `
 cards:
   - {model: h100-80gb, mig: [3g.40gb, 3g.40gb]}
 events:
