@@ -11,6 +11,9 @@ import (
 // condition is what is out of the ordinary with a card that works: what holds its clocks back, how it may be used, and
 // errors that programs brought about.
 func condition(g *api.GPU) (out []string) {
+	if g.MemoryUnified {
+		out = append(out, "unified memory: the host's")
+	}
 	if len(g.Throttle) > 0 {
 		var reasons []string
 		for _, r := range g.Throttle {

@@ -92,6 +92,9 @@ func (c *cli) snapshot(ctx context.Context, client *api.Client) error {
 		b.WriteString("No GPUs.\n")
 	default:
 		b.WriteString(gpuTable(gpus.GPUs, c.now()).String())
+		if text := smSource(gpus.GPUs); text != "" {
+			fmt.Fprintf(&b, "\n%s\n", text)
+		}
 	}
 	fmt.Fprintf(&b, "\n%s\n", counts(jobs))
 	if len(jobs) > 0 {
@@ -129,12 +132,45 @@ func gpuTable(gpus []api.GPU, now time.Time) *table {
 		if r := g.HeldBack(now); r != nil {
 			on = strings.TrimPrefix(on+"; "+r.Whose, "; ")
 		}
+		if g.MemoryUnified {
+			on = strings.TrimPrefix(on+"; unified memory, the host's", "; ")
+		}
+		if g.ComputeMode == engine.ComputeExclusive || g.ComputeMode == engine.ComputeProhibited {
+			on = strings.TrimPrefix(on+"; compute mode "+string(g.ComputeMode), "; ")
+		}
 		t.add(fmt.Sprint(g.Index), g.Model, memory(g.MemoryUsed, g.MemoryTotal), share(g.SM), optional(g.Temperature, "%d°C"), power(g), on)
 		for _, m := range g.MIG {
-			t.add("", "  MIG "+m.Profile, memory(m.MemoryUsed, m.MemoryTotal), share(m.SM), "", "", whoIsOn(g, m.UUID))
+			on := whoIsOn(g, m.UUID)
+			if m.InstanceShared {
+				on = strings.TrimPrefix(on+"; numbers of the instance, which others share", "; ")
+			}
+			t.add("", "  MIG "+m.Profile, memory(m.MemoryUsed, m.MemoryTotal), share(m.SM), "", "", on)
 		}
 	}
 	return t
+}
+
+// smSource says of which cards SM is no more than the share of time in which any kernel ran.
+func smSource(gpus []api.GPU) string {
+	var which []string
+	measured := false
+	for i := range gpus {
+		g := &gpus[i]
+		switch {
+		case g.SM != nil && g.SMSource == engine.SourceUtilization:
+			which = append(which, fmt.Sprint(g.Index))
+		case g.SM != nil, g.MIGMode:
+			measured = true
+		}
+	}
+	if len(which) == 0 {
+		return ""
+	}
+	of := ""
+	if measured {
+		of = " of GPU " + strings.Join(which, ", ")
+	}
+	return "SM" + of + " is the share of time in which any kernel ran."
 }
 
 func optional[T any](v *T, format string) string {
