@@ -237,8 +237,11 @@ func (f *serveFlags) simulated(conf config, st *store.Store, o *daemon.Options) 
 	if err != nil {
 		return err
 	}
-	if err := simgpu.Begin(f.simDir(), time.Now()); err != nil {
-		return err
+	// Cards without a timetable write nothing: a daemon has to start on a full disk.
+	if len(c.Events) > 0 {
+		if err := simgpu.Begin(f.simDir(), time.Now()); err != nil {
+			return err
+		}
 	}
 	for _, d := range devs {
 		o.Devices = append(o.Devices, cdi.SimulatedDevice{Name: string(d.UUID), HostPath: d.HostPath, ContainerPath: d.ContainerPath})
