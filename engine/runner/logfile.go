@@ -246,13 +246,19 @@ func tailOffset(path string, n int) (int64, error) {
 	return best, nil
 }
 
-// trimLog gives back what a log has beyond its limit. It says up to where the log is a hole now.
-func trimLog(path string, limit, hole int64) (int64, error) {
+// copySlack is how much a log may have beyond its limit for a copy that is behind, in bytes: one that cannot go on at all,
+// as on a full disk, does not keep a log for ever.
+const copySlack = 64 << 20
+
+// trimLog gives back what a log has beyond its limit, but what is behind copied (where a copy is under way). It says up
+// to where the log is a hole now.
+func trimLog(path string, limit, hole, copied int64) (int64, error) {
 	fi, err := os.Stat(path)
 	if err != nil {
 		return hole, err
 	}
-	to := (fi.Size() - limit) &^ (holeBlock - 1)
+	to := fi.Size() - limit
+	to = min(to, max(copied, to-copySlack)) &^ (holeBlock - 1)
 	if to <= hole {
 		return hole, nil
 	}
@@ -278,7 +284,7 @@ func makesHoles(dir string) bool {
 	if _, err := f.Write(bytes.Repeat([]byte("line\n"), 2*holeBlock/5)); err != nil {
 		return false
 	}
-	to, err := trimLog(f.Name(), holeBlock/2, 0)
+	to, err := trimLog(f.Name(), holeBlock/2, 0, allCopied)
 	if err != nil || to != holeBlock {
 		return false
 	}
@@ -347,7 +353,7 @@ func (a *Agent) keepShort(w *watch) {
 		case <-tick.C:
 		}
 		var err error
-		if hole, err = trimLog(log, limit, hole); err != nil && !told && !errors.Is(err, fs.ErrNotExist) {
+		if hole, err = trimLog(log, limit, hole, a.copiedTo(log)); err != nil && !told && !errors.Is(err, fs.ErrNotExist) {
 			told = true
 			a.log.Warn("log not kept short", "container", w.name, "error", err)
 		}
@@ -360,7 +366,7 @@ func (a *Agent) trimAll() {
 	for _, l := range limits {
 		log := strings.TrimSuffix(l, ".limit") + ".log"
 		if limit := readLimit(log); limit > 0 && a.ctx.Err() == nil {
-			if _, err := trimLog(log, limit, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if _, err := trimLog(log, limit, 0, a.copiedTo(log)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				a.log.Warn("log not kept short", "log", log, "error", err)
 			}
 		}

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -71,7 +72,7 @@ func TestTrimKeepsTheNewest(t *testing.T) {
 		t.Fatalf("read %d bytes, dropped %d", len(text), dropped)
 	}
 	const limit = 200 << 10
-	hole, err := trimLog(path, limit, 0)
+	hole, err := trimLog(path, limit, 0, allCopied)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func TestCopyOfATrimmedLog(t *testing.T) {
 	appendTo(t, log, numbered(0, 100))
 	steps()
 	appendTo(t, log, numbered(100, 10000))
-	if _, err := trimLog(log, 100<<10, 0); err != nil {
+	if _, err := trimLog(log, 100<<10, 0, allCopied); err != nil {
 		t.Fatal(err)
 	}
 	steps()
@@ -194,7 +195,7 @@ func TestTrimWithinPieces(t *testing.T) {
 			b.WriteString(entry("stdout", "P", "li") + entry("stdout", "P", "ne ") + entry("stdout", "F", fmt.Sprint(i)))
 		}
 		appendTo(t, path, b.String())
-		if _, err := trimLog(path, 10<<10, 0); err != nil {
+		if _, err := trimLog(path, 10<<10, 0, allCopied); err != nil {
 			t.Fatal(err)
 		}
 		var at piece
@@ -204,7 +205,7 @@ func TestTrimWithinPieces(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "7.1.log")
 	appendTo(t, path, strings.Repeat(entry("stdout", "P", "|/-"), 20000))
-	if _, err := trimLog(path, 600<<10, 0); err != nil {
+	if _, err := trimLog(path, 600<<10, 0, allCopied); err != nil {
 		t.Fatal(err)
 	}
 	var at piece
@@ -218,7 +219,7 @@ func TestTrimWithinAnEntry(t *testing.T) {
 	for pad := range 60 {
 		path := filepath.Join(t.TempDir(), "7.1.log")
 		appendTo(t, path, entry("stdout", "F", strings.Repeat("x", pad))+numbered(0, 3000))
-		hole, err := trimLog(path, 10<<10, 0)
+		hole, err := trimLog(path, 10<<10, 0, allCopied)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,5 +240,24 @@ func TestTrimWithinAnEntry(t *testing.T) {
 			}
 			size += int64(len(numbered(i, i+1)))
 		}
+	}
+}
+
+// What a copy has not taken yet is not given back, unless the copy is far behind.
+func TestTrimWaitsForACopy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "1.1.log")
+	if err := os.WriteFile(path, bytes.Repeat([]byte("x"), 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ copied, want int64 }{{0, 0}, {100 << 10, 64 << 10}, {300 << 10, 256 << 10}, {allCopied, 1<<20 - 128<<10}} {
+		if hole, err := trimLog(path, 128<<10, 0, c.copied); err != nil || hole != c.want {
+			t.Errorf("copied to %d: a hole to %d, want %d (%v)", c.copied, hole, c.want, err)
+		}
+	}
+	if err := os.Truncate(path, copySlack+10<<20); err != nil {
+		t.Fatal(err)
+	}
+	if hole, err := trimLog(path, 0, 0, 0); err != nil || hole != 10<<20 {
+		t.Errorf("far behind: a hole to %d, %v", hole, err)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,6 +56,19 @@ func (a *Agent) planCopy(c agentrpc.ContainerSpec, log string) error {
 // copyFile is the state file that goes with a log.
 func (a *Agent) copyFile(log string) string {
 	return filepath.Join(a.o.StateDir, "output", strings.TrimSuffix(filepath.Base(log), ".log")+".json")
+}
+
+// allCopied is copiedTo of a log of which nobody makes a copy.
+const allCopied = math.MaxInt64
+
+// copiedTo is up to where a log has been copied, in bytes.
+func (a *Agent) copiedTo(log string) int64 {
+	var o outputCopy
+	b, err := os.ReadFile(a.copyFile(log))
+	if err != nil || json.Unmarshal(b, &o) != nil {
+		return allCopied
+	}
+	return o.Offset
 }
 
 func (o outputCopy) save(path string) error {
@@ -145,6 +160,11 @@ func (a *Agent) copyOutput(w *watch) {
 		}
 		if last && (!more || err != nil) {
 			_ = os.Remove(state) // left behind, it is found finished next time
+			if limit := readLimit(o.Log); limit > 0 {
+				if _, err := trimLog(o.Log, limit, 0, allCopied); err != nil && !errors.Is(err, fs.ErrNotExist) {
+					a.log.Warn("log not kept short", "container", w.name, "error", err)
+				}
+			}
 			return
 		}
 		if more && err == nil {
