@@ -134,14 +134,19 @@ func (n *notingWriter) Write(b []byte) (int, error) {
 // endDaemon ends the person's daemon by a signal and waits until it is gone.
 func (p *person) endDaemon(sig syscall.Signal) {
 	p.t.Helper()
-	for _, pid := range processes("serve", p.state()) {
+	pids := processes("serve", p.state())
+	for _, pid := range pids {
 		if err := syscall.Kill(pid, sig); err != nil {
 			p.t.Fatal(err)
 		}
 	}
 	p.eventually("the daemon has ended", func() (bool, string) {
-		left := processes("serve", p.state())
-		return len(left) == 0, fmt.Sprint(left)
+		for _, pid := range pids { // a process that ends loses its command line before its socket
+			if exists(fmt.Sprintf("/proc/%d", pid)) {
+				return false, fmt.Sprint(pids)
+			}
+		}
+		return true, ""
 	})
 }
 
