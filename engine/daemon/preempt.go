@@ -7,6 +7,7 @@ import (
 
 	"gputop/engine"
 	"gputop/engine/api"
+	"gputop/engine/scheduler"
 )
 
 // PreemptFor stops somebody's running job for a waiting job of the caller's own that gains by it.
@@ -54,14 +55,11 @@ func (d *Daemon) mayGain(c api.Caller, e *entry, gains engine.JobID) error {
 	return nil
 }
 
-// wouldHelp says whether what the running job holds is of a kind that the waiting one asks for.
+// wouldHelp says whether the waiting job would start if what the running one holds were free: by the plan itself, so that
+// amounts, cards, reservations, quotas and who is ahead all count.
 func (d *Daemon) wouldHelp(running, waiting *entry) bool {
-	a := d.state.newest(&running.job)
-	if a == nil || !a.Allocation.State.Holds() {
-		return false
-	}
-	if waiting.job.Spec.Request.WantsGPU() {
-		return len(a.Allocation.Grants) > 0
-	}
-	return true
+	s := d.snapshot()
+	s.Held = slices.DeleteFunc(s.Held, func(h scheduler.Held) bool { return h.Job == running.job.ID })
+	p := scheduler.Compute(s, d.policy().Scheduler, d.o.System.Now())
+	return slices.ContainsFunc(p.Start, func(st scheduler.Start) bool { return st.Job == waiting.job.ID })
 }

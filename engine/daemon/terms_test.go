@@ -137,6 +137,14 @@ func TestPreemptFor(t *testing.T) {
 	if _, err := b.d.PreemptFor(t.Context(), b.caller(), victim, victim, ""); codeOf(err) != api.CodeForbidden {
 		t.Errorf("for itself: %v", err)
 	}
+	// Where the waiting job could not start all the same, nobody is stopped for it.
+	r := b.reserve(api.ReserveRequest{Drain: true, Devices: []engine.DeviceID{engine.DeviceID(cardName(0))}})
+	if _, err := b.d.PreemptFor(t.Context(), b.caller(), victim, waiting, ""); codeOf(err) != api.CodeForbidden || !strings.Contains(err.Error(), "any sooner") {
+		t.Errorf("for a drained card: %v", err)
+	}
+	if _, err := b.d.Unreserve(t.Context(), root, r.Reservation.ID, ""); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := b.d.PreemptFor(t.Context(), b.caller(), victim, waiting, "a deadline"); err != nil {
 		t.Fatal(err)
 	}
