@@ -158,6 +158,17 @@ func (c *capacity) promise(cl claim, sign int) {
 	}
 }
 
+// unowed is the box without what is promised to preemptors.
+func (c *capacity) unowed() *capacity {
+	o := c.clone()
+	o.owed = host{}
+	for i := range o.cards {
+		d := &o.cards[i]
+		d.owed, d.owedGrants, d.owedWholes = 0, 0, 0
+	}
+	return o
+}
+
 // shut is the window that keeps a card from the visit; nil when none does.
 func (c *capacity) shut(d *card) *Window {
 	for i := range d.Windows {

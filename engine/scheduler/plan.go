@@ -61,10 +61,11 @@ type planner struct {
 	books *ledger
 	// largest is the memory of the largest card, in bytes.
 	largest engine.Bytes
-	// gpu and plain keep the place of the first blocked job with and without a GPU.
-	gpu, plain *reservation
-	kept       []*reservation // those of the two that there are
-	depth      int            // GPU jobs tried behind gpu
+	// gpus and plain keep the place of blocked jobs with and without a GPU; kept are all of them.
+	gpus  []*reservation
+	plain *reservation
+	kept  []*reservation
+	depth int // GPU jobs tried behind the first of gpus
 	// refused remembers who was in the way of which size, shadows when a size could start alone, and spared for whom no
 	// victims were found, until something starts: queues are full of the same.
 	refused map[size]*reservation
@@ -74,6 +75,8 @@ type planner struct {
 	searches int
 	// promises are, by preemptor, the indexes in s.Held of victims that are being stopped.
 	promises map[engine.JobID][]int
+	// owed is the first job that a place of victims was promised to.
+	owed engine.JobID
 	// preempted counts the preemptions of the last hour, next is Plan.Again.
 	preempted int
 	next      time.Time
@@ -183,12 +186,12 @@ func (pl *planner) decide(j *Pending) (claim, engine.Reason, bool) {
 		}
 		return claim{}, pl.block(j), false
 	}
-	if gpu && pl.gpu != nil {
+	if gpu && len(pl.gpus) > 0 {
 		if pl.depth++; pl.depth > pl.p.BackfillDepth {
-			return claim{}, pl.behind(pl.gpu), false
+			return claim{}, pl.behind(pl.gpus[0]), false
 		}
 	}
-	if pl.gpu == nil && pl.plain == nil {
+	if len(pl.kept) == 0 {
 		cl, ok := pl.box.place(r, nil, func(cl claim) bool { return pl.inQuota(j, cl) })
 		if !ok {
 			return cl, pl.quotaReason(j), false
@@ -198,22 +201,19 @@ func (pl *planner) decide(j *Pending) (claim, engine.Reason, bool) {
 	return pl.backfill(j)
 }
 
-// block says why a job does not fit, and has others stopped for it or keeps the next place for it, if it is the first
-// to wait. When not even the bare box has room, what is in the way is outside the queue (a stranger's process, a dead
-// card), nobody knows for how long, and keeping cards idle for this job would help no one.
+// block says why a job does not fit, and has others stopped for it or keeps its next place for it, if it is the first to
+// wait or larger than all that a place is kept for. When not even the bare box has room, what is in the way is outside
+// the queue (a stranger's process, a dead card), nobody knows for how long, and keeping cards idle for this job would
+// help no one.
 func (pl *planner) block(j *Pending) engine.Reason {
-	why := pl.box.reason(j.Request)
-	first := &pl.plain
-	if j.Request.WantsGPU() {
-		first = &pl.gpu
-	}
-	may := pl.mayPreempt(j) && !pl.spared[pl.plea(j)]
-	if *first != nil && !may || !pl.bare.room(j.Request) {
+	why := pl.reason(j.Request)
+	may, keep := pl.mayPreempt(j), pl.keeps(j)
+	if !keep && !may || !pl.bare.room(j.Request) {
 		return why
 	}
 	var rv *reservation
 	shadow, known := pl.shadows[pl.sizeOf(j)]
-	if *first == nil || !known {
+	if keep || !known {
 		rv = reserve(j.Job, j.Request, pl.bare, pl.box, pl.spans)
 		shadow = rv.shadow
 		pl.shadows[pl.sizeOf(j)] = shadow
@@ -223,12 +223,36 @@ func (pl *planner) block(j *Pending) engine.Reason {
 			return stops
 		}
 	}
-	if *first == nil {
-		*first = rv
+	if keep {
 		pl.kept = append(pl.kept, rv)
 		why.Until = rv.until(pl.now)
+		if j.Request.WantsGPU() {
+			pl.gpus = append(pl.gpus, rv)
+		} else {
+			pl.plain = rv
+		}
 	}
 	return why
+}
+
+// reason says why a request does not fit; where only what is promised to preemptors is in its way, who was the first.
+func (pl *planner) reason(r engine.Request) engine.Reason {
+	if pl.owed != 0 && pl.box.unowed().room(r) {
+		return engine.Reason{Code: engine.BlockedByPriority, Job: pl.owed}
+	}
+	return pl.box.reason(r)
+}
+
+// keeps says whether a place is kept for a job that does not fit.
+func (pl *planner) keeps(j *Pending) bool {
+	if !j.Request.WantsGPU() {
+		return pl.plain == nil
+	}
+	n := len(pl.gpus)
+	if n == 0 {
+		return true
+	}
+	return n < pl.p.Reservations && leastOf(pl.largest, j.Request).milliGPUs > leastOf(pl.largest, pl.gpus[n-1].req).milliGPUs
 }
 
 // backfill finds a place that keeps to the reservations.
@@ -237,8 +261,8 @@ func (pl *planner) backfill(j *Pending) (claim, engine.Reason, bool) {
 		return claim{}, pl.behind(rv), false
 	}
 	var avoid []bool
-	if pl.gpu != nil {
-		avoid = pl.gpu.place
+	if len(pl.gpus) > 0 {
+		avoid = pl.gpus[0].place
 	}
 	end := pl.endOf(j)
 	var blocker *reservation

@@ -15,6 +15,10 @@ type Policy struct {
 	// ForeignThreshold is how much memory (bytes) processes outside the queue may hold on a card that is given whole: a
 	// display server is no obstacle, a colleague's training is.
 	ForeignThreshold engine.Bytes
+	// Reservations is for how many blocked GPU jobs a place is kept, which those behind do not take: for the first, and
+	// for later ones that are larger than all before. With one only, a job that needs the whole box loses what was cleared
+	// for it whenever a smaller one ahead of it has to wait.
+	Reservations int
 	// BackfillDepth is how many GPU jobs behind the first blocked one are tried.
 	BackfillDepth int
 	// HalfLife is how long it takes until half of what an owner used is forgiven.
@@ -36,7 +40,9 @@ type Preemption struct {
 	// Wait is what a job of such a class may wait: others are stopped when its start is expected later than this after it
 	// was queued, or when nobody can tell.
 	Wait time.Duration
-	// Patience is how long it waits in any case: much ends by itself.
+	// WaitFree is the same where the others lose nothing.
+	WaitFree time.Duration
+	// Patience is how long it waits in any case before work is thrown away: much ends by itself.
 	Patience time.Duration
 	// Loss bounds the work that is thrown away for one job, in GPU-seconds: Loss, and LossPerWait for each second that each
 	// of its GPUs would wait else. A negative Loss is no bound.
@@ -54,6 +60,20 @@ type Preemption struct {
 func EffectiveClass(j Pending, p Policy, now time.Time) engine.Class {
 	c, _ := aged(&j, p, now)
 	return c
+}
+
+// LongestWait is how long a job of a class waits at most for its turn, that is until only critical jobs, and those that
+// waited longer still, go before it; false without a bound. It then starts as soon as what runs has made room, which time
+// limits bound.
+func (p Policy) LongestWait(c engine.Class) (time.Duration, bool) {
+	var sum time.Duration
+	for ; c <= engine.High; c++ {
+		if p.AgeingStep[c] <= 0 {
+			return 0, false
+		}
+		sum += p.AgeingStep[c]
+	}
+	return sum, true
 }
 
 // aged is a job's class after ageing, and how long it has waited in that class.

@@ -11,18 +11,22 @@ import (
 // recheck is how soon a preemptor that waits is looked at again: what would be lost, and gained, changes with time.
 const recheck = time.Minute
 
+// unknownWait is what a wait counts for of which nobody knows the end.
+const unknownWait = 24 * time.Hour
+
 // maxSearches bounds how often a plan looks for victims: what it costs, not what it finds, since few are ever found.
 const maxSearches = 100
 
-// plea is what decides whom a job may have stopped, but for how long it has waited.
+// plea is what decides whom a job may have stopped, but for how long it has waited beyond its due.
 type plea struct {
 	size
 	class engine.Class
 	owner uint32
+	due   bool
 }
 
-func (pl *planner) plea(j *Pending) plea {
-	p := plea{size: pl.sizeOf(j), class: j.Class}
+func (pl *planner) plea(j *Pending, due bool) plea {
+	p := plea{size: pl.sizeOf(j), class: j.Class, due: due}
 	if len(j.Accounts) > 0 {
 		p.owner = j.Owner
 	}
@@ -36,35 +40,33 @@ type candidate struct {
 }
 
 // preempt finds running jobs to stop for a blocked one, and keeps their place for it. start is when the job could
-// start else; zero is unknown.
+// start else; zero is unknown. Until its wait is due, only those are stopped that lose nothing.
 func (pl *planner) preempt(j *Pending, start time.Time) (engine.Reason, bool) {
-	if !pl.mayPreempt(j) {
+	late := func(wait time.Duration) bool { return start.IsZero() || start.Sub(j.Queued) > wait }
+	if !late(pl.p.WaitFree) {
+		pl.again(start)
 		return engine.Reason{}, false
 	}
-	due := j.Queued.Add(pl.p.Wait)
-	if !start.IsZero() && !start.After(due) {
-		if start.After(pl.now) {
-			pl.again(start)
-		} else {
-			pl.again(due)
-		}
-		return engine.Reason{}, false
-	}
-	if patient := j.Queued.Add(pl.p.Patience); patient.After(pl.now) {
+	patient := j.Queued.Add(pl.p.Patience)
+	due := late(pl.p.Wait) && !patient.After(pl.now)
+	if due {
+		pl.again(pl.now.Add(recheck))
+	} else {
 		pl.again(patient)
+		pl.again(j.Queued.Add(pl.p.Wait))
+	}
+	key := pl.plea(j, due)
+	if pl.spared[key] || pl.searches >= maxSearches {
 		return engine.Reason{}, false
 	}
-	pl.again(pl.now.Add(recheck))
-	if pl.searches++; pl.searches > maxSearches {
-		return engine.Reason{}, false
-	}
-	set, cl, ok := pl.victims(j, start)
+	pl.searches++
+	set, cl, ok := pl.victims(j, due, start)
 	if !ok {
-		pl.spared[pl.plea(j)] = true
+		pl.spared[key] = true
 		return engine.Reason{}, false
 	}
 	pl.stop(j, set, cl)
-	return pl.stopping(j.Job, set[0].held), true
+	return pl.stopping(set[0].held), true
 }
 
 // mayPreempt says whether a job is one that others are stopped for, and whether that may be done at all now.
@@ -89,7 +91,7 @@ func (pl *planner) again(t time.Time) {
 	}
 }
 
-func (pl *planner) stopping(job engine.JobID, held int) engine.Reason {
+func (pl *planner) stopping(held int) engine.Reason {
 	return engine.Reason{Code: engine.WaitingForPreempted, Job: pl.s.Held[held].Job, Until: pl.now.Add(pl.p.Grace)}
 }
 
@@ -136,29 +138,33 @@ func lossOf(h *Held, now time.Time) float64 {
 	return lost.Seconds() * size
 }
 
-// allowed is how much may be thrown away for a job; ok is false without a bound.
+// allowed is how much may be thrown away for a job whose wait is due, in GPU-seconds; false without a bound.
 func (pl *planner) allowed(j *Pending, start time.Time) (float64, bool) {
 	p := &pl.p.Preemption
 	if p.Loss < 0 {
 		return 0, false
 	}
-	if p.LossPerWait <= 0 {
-		return p.Loss, true
-	}
-	if start.IsZero() {
-		start = pl.now.Add(24 * time.Hour)
+	wait := unknownWait
+	if !start.IsZero() {
+		wait = max(0, start.Sub(j.Queued))
 	}
 	size := float64(leastOf(pl.largest, j.Request).milliGPUs) / 1000
-	return p.Loss + p.LossPerWait*size*max(0, start.Sub(j.Queued).Seconds()), true
+	return p.Loss + p.LossPerWait*size*wait.Seconds(), true
 }
 
 // victims chooses whom to stop: of all the sets that are tried the one that loses least, without anybody who need not
 // go. It says what the job gets when they are gone.
-func (pl *planner) victims(j *Pending, start time.Time) ([]candidate, claim, bool) {
-	bound, bounded := pl.allowed(j, start)
+func (pl *planner) victims(j *Pending, due bool, start time.Time) ([]candidate, claim, bool) {
+	bound, bounded := 0.0, true
+	if due {
+		bound, bounded = pl.allowed(j, start)
+	}
 	all := pl.candidates(j)
 	if bounded {
 		all = slices.DeleteFunc(all, func(c candidate) bool { return c.loss > bound })
+	}
+	if len(all) == 0 {
+		return nil, claim{}, false
 	}
 	var best []candidate
 	var get claim
@@ -271,13 +277,7 @@ func (pl *planner) without(j *Pending, set []candidate) (claim, bool) {
 // leavesPlace says whether a reservation holds when a claim takes the place of victims.
 func (pl *planner) leavesPlace(rv *reservation, set []candidate, cl claim, end time.Time) bool {
 	if rv.shadow.IsZero() {
-		// Nobody knows when those ahead could start: it is no later when only victims' places are taken.
-		for _, g := range cl.cards {
-			if !slices.ContainsFunc(set, func(c candidate) bool { return pl.spans[c.held].claim.on(g.card) }) {
-				return false
-			}
-		}
-		return true
+		return rv.outOfReach(cl)
 	}
 	if rv.endsInTime(end) {
 		return true
@@ -317,6 +317,9 @@ func (pl *planner) keep(j *Pending, cl claim) {
 	gone := pl.now.Add(pl.p.Grace)
 	end := endAfter(gone, j.TimeLimit)
 	pl.box.promise(cl, 1)
+	if pl.owed == 0 {
+		pl.owed = j.Job
+	}
 	pl.books.add(j.Accounts, amountOf(pl.box.allocation(cl)))
 	pl.changed()
 	pl.spans = append(pl.spans, span{end, cl, promised})
@@ -350,5 +353,5 @@ func (pl *planner) redeem(j *Pending) (engine.Reason, bool) {
 		return engine.Reason{}, false
 	}
 	pl.keep(j, cl)
-	return pl.stopping(j.Job, victims[0]), true
+	return pl.stopping(victims[0]), true
 }
