@@ -11,8 +11,8 @@ import (
 // recheck is how soon a preemptor that waits is looked at again: what would be lost, and gained, changes with time.
 const recheck = time.Minute
 
-// unknownWait is what a wait counts for of which nobody knows the end.
-const unknownWait = 24 * time.Hour
+// mostWait is what a wait counts for at most, and one of which nobody knows the end: time limits are guesses.
+const mostWait = 24 * time.Hour
 
 // maxSearches bounds how often a plan looks for victims: what it costs, not what it finds, since few are ever found.
 const maxSearches = 100
@@ -144,9 +144,9 @@ func (pl *planner) allowed(j *Pending, start time.Time) (float64, bool) {
 	if p.Loss < 0 {
 		return 0, false
 	}
-	wait := unknownWait
+	wait := mostWait
 	if !start.IsZero() {
-		wait = max(0, start.Sub(j.Queued))
+		wait = min(max(0, start.Sub(j.Queued)), mostWait)
 	}
 	size := float64(leastOf(pl.largest, j.Request).milliGPUs) / 1000
 	return p.Loss + p.LossPerWait*size*wait.Seconds(), true
@@ -265,13 +265,27 @@ func (pl *planner) without(j *Pending, set []candidate) (claim, bool) {
 		if !pl.inQuota(j, cl) {
 			return false
 		}
+		full := pl.full(j.Request, cl)
 		for _, rv := range pl.kept {
-			if !pl.leavesPlace(rv, set, cl, end) {
+			if !pl.leavesPlace(rv, set, full, end) {
 				return false
 			}
 		}
 		return true
 	})
+}
+
+// full is a claim with all of the host that goes with it by default: by the time the job starts there may be more of it
+// than now, and then it takes that.
+func (pl *planner) full(r engine.Request, cl claim) claim {
+	part := pl.box.wholePart(r.GPUs)
+	if r.IsShare() {
+		g := cl.cards[0]
+		part = pl.box.part(g.amount, &pl.box.cards[g.card])
+	}
+	want, _ := pl.box.hostNeed(r, part)
+	cl.host = host{max(cl.milli, want.milli), max(cl.memory, want.memory)}
+	return cl
 }
 
 // leavesPlace says whether a reservation holds when a claim takes the place of victims.
@@ -324,7 +338,7 @@ func (pl *planner) keep(j *Pending, cl claim) {
 	pl.changed()
 	pl.spans = append(pl.spans, span{end, cl, promised})
 	for _, rv := range pl.kept {
-		rv.passed(cl, end)
+		rv.passed(pl.full(j.Request, cl), end)
 	}
 	pl.estimate(j.Job, gone)
 }

@@ -45,69 +45,82 @@ func (l Limits) of(jobs []Job, seed uint64) []time.Duration {
 	return out
 }
 
+// Row is a job of a trace, before Standard gives it a class, a user and the time of its arrival.
+type Row struct {
+	Arrival, Duration time.Duration
+	GPUs              int
+	Fraction          engine.Fraction
+	BestEffort        bool
+}
+
+// columns are what is read of a trace.
+var columns = []string{"num_gpu", "gpu_milli", "qos", "creation_time", "deletion_time", "scheduled_time"}
+
 // ReadTrace reads the GPU-sharing trace of Alibaba's cluster-trace-gpu-v2023 (a CSV file with a head), and gives back
 // the jobs that used a GPU and ended, in order of their arrival. Durations are clipped to between 30 s and a day.
-// Classes and users are left to Standard.
-func ReadTrace(r io.Reader) ([]Job, []bool, error) {
+func ReadTrace(r io.Reader) ([]Row, error) {
 	in := csv.NewReader(r)
 	head, err := in.Read()
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the trace's head: %w", err)
+		return nil, fmt.Errorf("read the trace's head: %w", err)
 	}
 	at := map[string]int{}
 	for i, name := range head {
 		at[name] = i
 	}
-	for _, name := range []string{"num_gpu", "gpu_milli", "qos", "creation_time", "deletion_time", "scheduled_time"} {
+	for _, name := range columns {
 		if _, ok := at[name]; !ok {
-			return nil, nil, fmt.Errorf("the trace has no column %s: it has to be a file of cluster-trace-gpu-v2023", name)
+			return nil, fmt.Errorf("the trace has no column %s: it has to be a file of cluster-trace-gpu-v2023", name)
 		}
 	}
-	type row struct {
-		job        Job
-		bestEffort bool
-	}
-	var rows []row
+	var rows []Row
 	for {
 		f, err := in.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("read the trace: %w", err)
+			return nil, fmt.Errorf("read the trace: %w", err)
 		}
-		line, _ := in.FieldPos(0)
-		var bad error
-		number := func(name string) float64 {
-			v, err := strconv.ParseFloat(f[at[name]], 64)
-			if err != nil || v < 0 || v > 1e12 {
-				bad = cmp.Or(bad, fmt.Errorf("line %d of the trace: %s is %q: want a number", line, name, f[at[name]]))
-			}
-			return v
+		row, used, err := readRow(func(name string) string { return f[at[name]] })
+		if err != nil {
+			line, _ := in.FieldPos(0)
+			return nil, fmt.Errorf("line %d of the trace: %w", line, err)
 		}
-		gpus := number("num_gpu")
-		if bad == nil && (gpus < 1 || f[at["scheduled_time"]] == "" || f[at["deletion_time"]] == "") {
+		if used {
+			rows = append(rows, row)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(a.Arrival, b.Arrival) })
+	return rows, nil
+}
+
+// readRow reads a job by its columns; false when it used no GPU or did not end.
+func readRow(column func(string) string) (Row, bool, error) {
+	values := map[string]float64{}
+	for _, name := range columns {
+		text := column(name)
+		if name == "qos" || text == "" {
 			continue
 		}
-		j := Job{GPUs: int(gpus), Fraction: 1, Arrival: seconds(number("creation_time"))}
-		j.Duration = min(max(seconds(number("deletion_time")-number("scheduled_time")), 30*time.Second), 24*time.Hour)
-		if j.GPUs == 1 {
-			j.Fraction = engine.Fraction(number("gpu_milli") / 1000)
-			if err := j.Fraction.Validate(); err != nil {
-				bad = cmp.Or(bad, fmt.Errorf("line %d of the trace: %w", line, err))
-			}
+		v, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(v >= 0 && v <= 1e9) {
+			return Row{}, false, fmt.Errorf("%s is %q: want a number", name, text)
 		}
-		if bad != nil {
-			return nil, nil, bad
+		values[name] = v
+	}
+	if values["num_gpu"] < 1 || column("scheduled_time") == "" || column("deletion_time") == "" {
+		return Row{}, false, nil
+	}
+	r := Row{GPUs: int(values["num_gpu"]), Fraction: 1, Arrival: seconds(values["creation_time"]), BestEffort: column("qos") == "BE"}
+	r.Duration = min(max(seconds(values["deletion_time"]-values["scheduled_time"]), 30*time.Second), 24*time.Hour)
+	if r.GPUs == 1 {
+		r.Fraction = engine.Fraction(values["gpu_milli"] / 1000)
+		if err := r.Fraction.Validate(); err != nil {
+			return Row{}, false, err
 		}
-		rows = append(rows, row{j, f[at["qos"]] == "BE"})
 	}
-	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.job.Arrival, b.job.Arrival) })
-	jobs, be := make([]Job, len(rows)), make([]bool, len(rows))
-	for i := range rows {
-		jobs[i], be[i] = rows[i].job, rows[i].bestEffort
-	}
-	return jobs, be, nil
+	return r, true, nil
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -117,34 +130,33 @@ const users = 12
 
 // Standard makes the standard replay of a trace: the last so many jobs (0 is all of them), a tenth of them high, who was
 // best effort low, the rest medium; and arrivals drawn together so that they offer a box of so many GPUs this load.
-func Standard(jobs []Job, bestEffort []bool, last int, load float64, gpus int) ([]Job, error) {
-	if last > 0 && last < len(jobs) {
-		jobs, bestEffort = jobs[len(jobs)-last:], bestEffort[len(bestEffort)-last:]
+func Standard(rows []Row, last int, load float64, gpus int) ([]Job, error) {
+	if last > 0 && last < len(rows) {
+		rows = rows[len(rows)-last:]
 	}
-	if len(jobs) < 2 || load <= 0 || gpus <= 0 {
+	if len(rows) < 2 || !(load > 0) || gpus <= 0 {
 		return nil, errors.New("a replay needs two jobs, a load above 0 and a GPU")
 	}
-	out := slices.Clone(jobs)
+	out := make([]Job, len(rows))
 	work := 0.0
-	for i := range out {
-		j := &out[i]
-		switch j.User = uint32(i % users); {
+	for i, r := range rows {
+		j := Job{Duration: r.Duration, GPUs: r.GPUs, Fraction: r.Fraction, Class: engine.Medium, User: uint32(i % users)}
+		switch {
 		case i%10 == 0:
 			j.Class = engine.High
-		case bestEffort[i]:
+		case r.BestEffort:
 			j.Class = engine.Low
-		default:
-			j.Class = engine.Medium
 		}
 		work += j.work()
+		out[i] = j
 	}
-	first, span := out[0].Arrival, out[len(out)-1].Arrival-out[0].Arrival
+	first, span := rows[0].Arrival, rows[len(rows)-1].Arrival-rows[0].Arrival
 	if span <= 0 {
 		return nil, errors.New("all jobs of the trace arrive at once: no load can be made of them")
 	}
 	scale := work / (float64(gpus) * load) / span.Seconds()
 	for i := range out {
-		out[i].Arrival = seconds((out[i].Arrival - first).Seconds() * scale)
+		out[i].Arrival = seconds((rows[i].Arrival - first).Seconds() * scale)
 	}
 	return out, nil
 }
