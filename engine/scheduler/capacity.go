@@ -249,3 +249,12 @@ func (c *capacity) part(need engine.Bytes, d *card) float64 {
 
 // wholePart is how much of all the box's GPUs n cards are.
 func (c *capacity) wholePart(n int) float64 { return float64(n) / float64(max(1, c.suitable)) }
+
+// partOf is how much of all the box's GPUs a claim for a request is.
+func (c *capacity) partOf(r engine.Request, cl claim) float64 {
+	if r.IsShare() {
+		g := cl.cards[0]
+		return c.part(g.amount, &c.cards[g.card])
+	}
+	return c.wholePart(r.GPUs)
+}

@@ -41,6 +41,7 @@ func Compute(s Snapshot, p Policy, now time.Time) Plan {
 		}
 		a := pl.box.allocation(cl)
 		pl.start(j, cl)
+		pl.inherits(j)
 		q.charge(j.Owner, amountOf(a).milliGPUs, p)
 		plan.Start = append(plan.Start, Start{j.Job, a})
 	}
@@ -75,6 +76,8 @@ type planner struct {
 	searches int
 	// promises are, by preemptor, the indexes in s.Held of victims that are being stopped.
 	promises map[engine.JobID][]int
+	// heirs are the pending jobs that a place of victims was promised to before this plan.
+	heirs []*Pending
 	// owed is the first job that a place of victims was promised to.
 	owed engine.JobID
 	// preempted counts the preemptions of the last hour, next is Plan.Again.
@@ -101,6 +104,12 @@ func newPlanner(s *Snapshot, p Policy, now time.Time) *planner {
 	pl := &planner{s: s, p: p, now: now, bare: newCapacity(*s, p), box: newCapacity(*s, p),
 		refused: map[size]*reservation{}, shadows: map[size]time.Time{}, spared: map[plea]bool{}, books: newLedger(s), largest: largest(s.Devices),
 		promises: promisesOf(s), preempted: recent(s.Preempted, now)}
+	for i := range s.Pending {
+		if j := &s.Pending[i]; j.Promised || len(pl.promises[j.Job]) > 0 {
+			pl.heirs = append(pl.heirs, j)
+		}
+	}
+	slices.SortFunc(pl.heirs, func(a, b *Pending) int { return cmp.Compare(a.Job, b.Job) })
 	for i := range s.Held {
 		h := &s.Held[i]
 		sp := span{end: endOf(h, now), claim: pl.box.claimOf(h.Allocation, h.Actual)}
@@ -192,7 +201,7 @@ func (pl *planner) decide(j *Pending) (claim, engine.Reason, bool) {
 		}
 	}
 	if len(pl.kept) == 0 {
-		cl, ok := pl.box.place(r, nil, func(cl claim) bool { return pl.inQuota(j, cl) })
+		cl, ok := pl.heirPlace(pl.box, j)
 		if !ok {
 			return cl, pl.quotaReason(j), false
 		}

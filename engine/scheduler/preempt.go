@@ -278,12 +278,7 @@ func (pl *planner) without(j *Pending, set []candidate) (claim, bool) {
 // full is a claim with all of the host that goes with it by default: by the time the job starts there may be more of it
 // than now, and then it takes that.
 func (pl *planner) full(r engine.Request, cl claim) claim {
-	part := pl.box.wholePart(r.GPUs)
-	if r.IsShare() {
-		g := cl.cards[0]
-		part = pl.box.part(g.amount, &pl.box.cards[g.card])
-	}
-	want, _ := pl.box.hostNeed(r, part)
+	want, _ := pl.box.hostNeed(r, pl.box.partOf(r, cl))
 	cl.host = host{max(cl.milli, want.milli), max(cl.memory, want.memory)}
 	return cl
 }
@@ -348,24 +343,4 @@ func (rv *reservation) free(span int) {
 		rv.freed = append(rv.freed, false)
 	}
 	rv.freed[span] = true
-}
-
-// redeem gives a job the place that victims were stopped for: at once where it is free, else when they are gone.
-func (pl *planner) redeem(j *Pending) (engine.Reason, bool) {
-	victims := pl.promises[j.Job]
-	if len(victims) == 0 || pl.box.room(j.Request) {
-		return engine.Reason{}, false
-	}
-	box := pl.box.clone()
-	box.visit = box.visit.at(pl.now.Add(pl.p.Grace))
-	for _, i := range victims {
-		box.leave(pl.spans[i].claim, -1)
-		box.remove(pl.spans[i].claim)
-	}
-	cl, ok := box.place(j.Request, nil, func(cl claim) bool { return pl.inQuota(j, cl) })
-	if !ok {
-		return engine.Reason{}, false
-	}
-	pl.keep(j, cl)
-	return pl.stopping(victims[0]), true
 }

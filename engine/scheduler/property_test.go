@@ -207,7 +207,7 @@ func TestPlanIsComplete(t *testing.T) {
 			after.Held = append(after.Held, Held{Job: st.Job, Allocation: st.Allocation})
 		}
 		for id, why := range p.Reasons {
-			if _, _, fits := Fits(after, request(w.Snapshot, id), w.policy); fits && why.Code != engine.BlockedByPriority {
+			if _, _, fits := Fits(after, request(w.Snapshot, id), w.policy); fits && why.Code != engine.BlockedByPriority && why.Code != engine.WaitingForPreempted {
 				t.Fatalf("job %d fits, but: %s", id, showReason(why))
 			}
 		}
