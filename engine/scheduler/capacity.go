@@ -158,6 +158,12 @@ func (c *capacity) promise(cl claim, sign int) {
 	}
 }
 
+// seenBy has the box looked at for a visit.
+func (c *capacity) seenBy(v visit) *capacity {
+	c.visit = v
+	return c
+}
+
 // unowed is the box without what is promised to preemptors.
 func (c *capacity) unowed() *capacity {
 	o := c.clone()

@@ -80,6 +80,8 @@ type planner struct {
 	heirs []*Pending
 	// owed is the first job that a place of victims was promised to.
 	owed engine.JobID
+	// unowed is the box without such promises, until something changes; nil when it has to be made.
+	unowed *capacity
 	// preempted counts the preemptions of the last hour, next is Plan.Again.
 	preempted int
 	next      time.Time
@@ -90,6 +92,7 @@ func (pl *planner) changed() {
 	clear(pl.refused)
 	clear(pl.shadows)
 	clear(pl.spared)
+	pl.unowed = nil
 }
 
 // size is what decides whether a job gets past a reservation.
@@ -246,7 +249,10 @@ func (pl *planner) block(j *Pending) engine.Reason {
 
 // reason says why a request does not fit; where only what is promised to preemptors is in its way, who was the first.
 func (pl *planner) reason(r engine.Request) engine.Reason {
-	if pl.owed != 0 && pl.box.unowed().room(r) {
+	if pl.owed != 0 && pl.unowed == nil {
+		pl.unowed = pl.box.unowed()
+	}
+	if pl.owed != 0 && pl.unowed.seenBy(pl.box.visit).room(r) {
 		return engine.Reason{Code: engine.BlockedByPriority, Job: pl.owed}
 	}
 	return pl.box.reason(r)
