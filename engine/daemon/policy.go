@@ -45,11 +45,9 @@ type Policy struct {
 
 // DefaultPolicy is what holds without a configuration.
 func DefaultPolicy() Policy {
-	plans := scheduler.DefaultPolicy()
-	plans.By = 0 // nothing here stops the victims of a plan yet, and their place would be kept in vain
 	return Policy{
 		Profile: "host-env", Class: engine.Medium, TimeLimit: 24 * time.Hour, StopGrace: 30 * time.Second,
-		MaxPending: 20000, Preemptible: []engine.Class{engine.Low}, AdminGroup: "gputop-admin", Scheduler: plans,
+		MaxPending: 20000, Preemptible: []engine.Class{engine.Low}, AdminGroup: "gputop-admin", Scheduler: scheduler.DefaultPolicy(),
 		Gate: gate.Observe, LogLimit: 1 << 30, KeepEnded: 5000, KeepLogs: 30 * 24 * time.Hour,
 		Notices: notice.DefaultPolicy(),
 	}
