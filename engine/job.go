@@ -69,6 +69,12 @@ type Spec struct {
 	Restart Restart `json:"restart,omitempty"`
 	// Output is a file of the user's to which the job's output is copied; %j is the job id, %a the attempt.
 	Output string `json:"output,omitempty"`
+	// Checkpoint says that the program saves its work in the job's checkpoint directory, when it is told to stop or, with
+	// CheckpointEvery, that often, and goes on from there when it is run again.
+	Checkpoint      bool          `json:"checkpoint,omitempty"`
+	CheckpointEvery time.Duration `json:"checkpoint_every_ns,omitempty"`
+	// StopSignal is what tells the program to stop, for example "SIGUSR1"; empty for SIGTERM.
+	StopSignal string `json:"stop_signal,omitempty"`
 	// Notify is what its owner wants to be told: kinds of notices, or all or none alone; empty for the default.
 	Notify []string `json:"notify,omitempty"`
 }
@@ -93,6 +99,9 @@ type Job struct {
 	Started time.Time `json:"started,omitzero"`
 	// Ended is when it reached a final state.
 	Ended time.Time `json:"ended,omitzero"`
+	// Promised says that others were stopped for it, or are being: what they free is its own, and it goes before all
+	// others. It ends with the start, and when the job asks for something else.
+	Promised bool `json:"promised,omitempty"`
 	// Prepared says that its image and mounts were found good; cleared when they have to be looked at again.
 	Prepared bool `json:"prepared,omitempty"`
 	// Held keeps it out of the queue's turn until it is released. HeldBy is who held it; HeldByAdmin that an admin did,
@@ -112,6 +121,8 @@ type Job struct {
 	Failures    int `json:"failures,omitempty"`
 	Faults      int `json:"faults,omitempty"`
 	Preemptions int `json:"preemptions,omitempty"`
+	// Displaced counts those of them that were for another job.
+	Displaced int `json:"displaced,omitempty"`
 	// Restarts counts how often a service was put back in the queue; ShortRuns how often in a row it ended at once.
 	Restarts  int `json:"restarts,omitempty"`
 	ShortRuns int `json:"short_runs,omitempty"`
@@ -163,6 +174,8 @@ type Attempt struct {
 	ExitCode    *int      `json:"exit_code,omitempty"`
 	OOMKilled   bool      `json:"oom_killed,omitempty"`
 	Message     string    `json:"message,omitempty"`
+	// StoppedFor is the waiting job that gets what the attempt frees; 0 when it was not stopped for one.
+	StoppedFor JobID `json:"stopped_for,omitempty"`
 	// Port is the machine's loopback port that leads to the job's server, as the owner's agent says; 0 for none.
 	Port int `json:"port,omitempty"`
 }

@@ -32,7 +32,7 @@ type Verdict struct {
 
 // Judge decides what becomes of a job whose attempt ended. A stop that was asked for explains any ending; a fault
 // before the program ran is tried again up to MaxFaults times; one after that only if the job allows retries, since
-// nothing may run twice unasked; a program's own failure is tried again as often as the job says.
+// nothing may run twice unasked, or saves its work; a program's own failure is tried again as often as the job says.
 func Judge(j Job, e Ending, now time.Time) Verdict {
 	switch j.StopReason {
 	case StopCancelled:
@@ -97,10 +97,14 @@ func judgeService(j Job, e Ending, now time.Time) Verdict {
 func judgeFault(j Job, e Ending, now time.Time) Verdict {
 	again := Verdict{Event: EvRequeue, Faulted: true, NotBefore: now.Add(backoff(j.Faults)), Message: e.Fault}
 	if e.Started {
-		if j.Faults+j.Failures < j.Spec.Retries {
+		// A program that saves its work goes on where it was, as often as the infrastructure may fail it.
+		if j.Faults+j.Failures < j.Spec.Retries || j.Spec.Checkpoint && j.Faults < MaxFaults {
 			return again
 		}
-		return Verdict{Event: EvLose, Faulted: true, Message: e.Fault + "; it may have done part of its work, and is not run again unasked (submit with --retries to allow that)"}
+		if j.Spec.Checkpoint {
+			return Verdict{Event: EvLose, Faulted: true, Message: fmt.Sprintf("%s, as %d times before; its checkpoint is kept", e.Fault, j.Faults)}
+		}
+		return Verdict{Event: EvLose, Faulted: true, Message: e.Fault + "; it may have done part of its work, and is not run again unasked (submit with --retries or --checkpoint to allow that)"}
 	}
 	if j.Faults < MaxFaults {
 		return again

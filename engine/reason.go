@@ -20,6 +20,7 @@ const (
 	OverQuota            ReasonCode = "OverQuota"            // its owner, or a group of theirs, holds as much as they may
 	BlockedByReservation ReasonCode = "BlockedByReservation" // cards that would do are promised to others for a time
 	DeviceDraining       ReasonCode = "DeviceDraining"       // cards that would do are given to no new job
+	WaitingForPreempted  ReasonCode = "WaitingForPreempted"  // jobs are being stopped for it; it starts when they are gone
 	AgentUnavailable     ReasonCode = "AgentUnavailable"     // the owner's agent or Podman does not answer
 )
 

@@ -60,6 +60,8 @@ func reasonText(j *api.Job, now time.Time) string {
 		return s
 	case engine.DeviceDraining:
 		return withDetail("the GPUs that would do take no new jobs", r.Detail)
+	case engine.WaitingForPreempted:
+		return "jobs are being stopped for it; it starts when they are gone"
 	case engine.AgentUnavailable:
 		return withDetail("the owner's agent or Podman does not answer", r.Detail)
 	}

@@ -166,6 +166,7 @@ var reasonTexts = map[engine.ReasonCode]string{
 	engine.OverQuota:            "waits for room in its quota",
 	engine.BlockedByReservation: "waits for GPUs that are promised to others",
 	engine.DeviceDraining:       "waits for GPUs that take no new jobs",
+	engine.WaitingForPreempted:  "starts when jobs stopped for it are gone",
 	engine.AgentUnavailable:     "Podman does not answer",
 }
 

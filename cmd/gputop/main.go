@@ -86,10 +86,10 @@ func (c *cli) command() *cobra.Command {
 	root.PersistentFlags().StringVar(&c.library, "nvml-library", "", "start a personal daemon with this libnvidia-ml.so.1 instead of the system's")
 	root.SetOut(c.out)
 	root.SetErr(c.err)
-	root.AddCommand(c.submitCommand(), c.lsCommand(), c.showCommand(), c.logsCommand(), c.cancelCommand(), c.preemptCommand(),
+	root.AddCommand(c.submitCommand(), c.lsCommand(), c.showCommand(), c.explainCommand(), c.logsCommand(), c.cancelCommand(), c.preemptCommand(),
 		c.holdCommand(), c.releaseCommand(), c.requeueCommand(), c.updateCommand(), c.auditCommand(), c.noticesCommand(), c.imagesCommand(), c.usersCommand(),
 		c.reserveCommand(), c.unreserveCommand(), c.drainCommand(), c.undrainCommand(),
-		c.runCommand(), c.attachCommand(), c.waitCommand(), c.execCommand(), c.topCommand(), c.doctorCommand(), c.versionCommand(), exitCodesTopic(),
+		c.runCommand(), c.attachCommand(), c.waitCommand(), c.execCommand(), c.topCommand(), c.doctorCommand(), c.simCommand(), c.versionCommand(), exitCodesTopic(),
 		manpage.Command(manpage.Page{Section: 1, Version: version, SeeAlso: []string{"gputopd(8)", "podman(1)"}}))
 	return root
 }

@@ -20,6 +20,7 @@ import (
 	"gputop/engine/agentrpc"
 	"gputop/engine/api"
 	"gputop/engine/draft"
+	"gputop/engine/scheduler"
 )
 
 func TestMain(m *testing.M) {
@@ -324,11 +325,31 @@ func (b *box) Watch(ctx context.Context, c api.Caller, send func(api.WatchEvent)
 
 func (b *box) Users(_ context.Context, c api.Caller) (api.Users, error) {
 	return api.Users{Users: []api.UserTerms{
-		{Name: c.Name, Me: true, Held: api.Held{GPUs: 1.25, Jobs: 2, CPUs: 3, Memory: 4 * engine.GiB}, Pending: 7, Quota: engine.Quota{GPUs: ref(2.0), Jobs: ref(5)},
+		{Name: c.Name, Me: true, Usage: 5400, Weight: 1, Held: api.Held{GPUs: 1.25, Jobs: 2, CPUs: 3, Memory: 4 * engine.GiB}, Pending: 7, Quota: engine.Quota{GPUs: ref(2.0), Jobs: ref(5)},
 			MaxPending: ref(100), Classes: []engine.Class{engine.Low, engine.Medium}, Class: engine.Low, TimeLimit: time.Hour, MaxTimeLimit: 48 * time.Hour,
 			Images: []string{"localhost/*"}, Groups: []string{"vision"}, From: map[string]string{"max_gpus": "group vision"}},
-		{Name: "zoe\x1b[31m", Classes: []engine.Class{engine.High}, Class: engine.High, TimeLimit: time.Hour}},
+		{Name: "zoe\x1b[31m", Weight: 2.5, Classes: []engine.Class{engine.High}, Class: engine.High, TimeLimit: time.Hour}},
 		Groups: []api.GroupTerms{{Name: "vision", Held: api.Held{GPUs: 3, Jobs: 4}, Quota: engine.Quota{GPUs: ref(6.0)}}, {Name: "gone", Unknown: true}}}, nil
+}
+
+func (b *box) Explain(_ context.Context, c api.Caller, id engine.JobID) (api.Explanation, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	j, err := b.find(c, id)
+	switch {
+	case err != nil:
+		return api.Explanation{}, err
+	case j.State != engine.Pending:
+		return api.Explanation{Job: *j}, nil
+	}
+	held := api.Candidate{Job: 1, Owner: "zoe\x1b[31m", Class: engine.Low, Grants: []api.Grant{{Index: 0, Whole: true}}}
+	e := api.Explanation{Job: *j, Of: 4, Preempts: scheduler.PreemptsNobody, Usage: 7200, Weight: 2, HalfLife: 7 * 24 * time.Hour}
+	e.Job.Position = 2
+	for _, s := range []scheduler.Spared{scheduler.SparedLoss, scheduler.SparedClass, scheduler.SparedSite, scheduler.SparedProtected, ""} {
+		held.Spared, held.Loss, held.Allowed = s, 7500, 3600
+		e.Running = append(e.Running, held)
+	}
+	return e, nil
 }
 
 func (b *box) PreemptFor(ctx context.Context, c api.Caller, id, gains engine.JobID, note string) (api.Job, error) {

@@ -99,6 +99,9 @@ func detail(d api.JobDetail, now time.Time) string {
 	if j.Position > 0 {
 		l.add("Position", fmt.Sprint(j.Position))
 	}
+	if !j.ExpectedStart.IsZero() {
+		l.add("Expected", expected(j, now))
+	}
 	l.add("Class", j.Class.String())
 	l.add("GPU", requestLong(j.Request))
 	if j.Request.CPUs > 0 {
@@ -160,6 +163,8 @@ func (l *lines) spec(d api.JobDetail) {
 	}
 	l.add("Digest", d.ImageDigest)
 	l.add("Output", s.Output)
+	l.add("Checkpoint", checkpointWord(s))
+	l.add("Stop signal", s.StopSignal)
 	l.add("Restart", string(s.Restart))
 	l.add("Notify", strings.Join(s.Notify, ", "))
 	if s.Retries > 0 {
@@ -178,6 +183,16 @@ func (l *lines) spec(d api.JobDetail) {
 	}
 	sort.Strings(names)
 	l.add("Variables", strings.Join(names, " "))
+}
+
+func checkpointWord(s *engine.Spec) string {
+	switch {
+	case s.CheckpointEvery > 0:
+		return "saved every " + span(s.CheckpointEvery)
+	case s.Checkpoint:
+		return "saved when it is told to stop"
+	}
+	return ""
 }
 
 // quoted is a command as a shell would take it, shortened.

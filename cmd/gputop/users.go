@@ -56,8 +56,8 @@ func (c *cli) printUsers(u api.Users, me bool) error {
 		}
 		return c.write(text)
 	}
-	t := newTable("USER", "RUNNING", "GPUS", "CPUS", "MEMORY", "WAITING", "CLASSES", "LONGEST")
-	for i := 1; i <= 5; i++ {
+	t := newTable("USER", "RUNNING", "GPUS", "CPUS", "MEMORY", "WAITING", "USED", "CLASSES", "LONGEST")
+	for i := 1; i <= 6; i++ {
 		t.right[i] = true
 	}
 	t.most[0] = 20
@@ -70,16 +70,25 @@ func (c *cli) printUsers(u api.Users, me bool) error {
 		if r.MaxTimeLimit > 0 {
 			longest = r.MaxTimeLimit.String()
 		}
-		row(r.Name, r.Held, r.Quota, of(strconv.Itoa(r.Pending), r.MaxPending), classesText(r.Classes), longest)
+		row(r.Name, r.Held, r.Quota, of(strconv.Itoa(r.Pending), r.MaxPending), usedWord(r), classesText(r.Classes), longest)
 	}
 	for _, g := range u.Groups {
 		note := ""
 		if g.Unknown {
 			note = "this machine does not know the group"
 		}
-		row("group "+g.Name, g.Held, g.Quota, "", note, "")
+		row("group "+g.Name, g.Held, g.Quota, "", "", note, "")
 	}
 	return c.write(t.String())
+}
+
+// usedWord is what somebody has used of late, in GPU hours, with their weight where that is not everybody's.
+func usedWord(r api.UserTerms) string {
+	s := tidy(r.Usage/3600) + "h"
+	if r.Weight != 1 {
+		s += " x" + tidy(r.Weight)
+	}
+	return s
 }
 
 // of is an amount, and after a slash the most that is allowed.
@@ -109,6 +118,7 @@ func termsText(r api.UserTerms, groups []api.GroupTerms) string {
 	l.add("User", r.Name)
 	l.add("Holds", fmt.Sprintf("%s, %s, %s, %s of memory; %s waiting", engine.Count(float64(r.Held.Jobs), "job"), tidy(r.Held.GPUs)+" GPUs",
 		tidy(float64(r.Held.CPUs))+" CPUs", r.Held.Memory, engine.Count(float64(r.Pending), "job")))
+	l.add("Fair share", fmt.Sprintf("%s GPU hours used of late, weight %s; who used less by weight goes first inside a class", tidy(r.Usage/3600), tidy(r.Weight)))
 	quotaText := r.Quota.String()
 	if quotaText == "" {
 		quotaText = "none"

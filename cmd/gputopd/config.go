@@ -13,29 +13,31 @@ import (
 	"gputop/engine"
 	"gputop/engine/daemon"
 	"gputop/engine/notice/deliver"
+	"gputop/engine/policyfile"
 	"gputop/profiles"
 )
 
 // fileConfig is the daemon's configuration file. A key it does not know is an error, with its line.
 type fileConfig struct {
-	Simulate       string      `yaml:"simulate"`
-	NVMLLibrary    string      `yaml:"nvml_library"`
-	SampleInterval string      `yaml:"sample_interval"`
-	Profile        string      `yaml:"default_profile"`
-	Class          string      `yaml:"default_class"`
-	TimeLimit      string      `yaml:"default_time_limit"`
-	StopGrace      string      `yaml:"stop_grace"`
-	MaxPending     int         `yaml:"max_pending_per_user"`
-	AdminGroup     string      `yaml:"admin_group"`
-	LogLimit       string      `yaml:"log_limit"`
-	KeepEnded      *int        `yaml:"keep_ended_jobs"`
-	KeepLogs       string      `yaml:"keep_logs"`
-	Preemptible    []string    `yaml:"preemptible"`
-	EnableLinger   bool        `yaml:"enable_linger"`
-	Gate           string      `yaml:"gate"`
-	Everyone       fileRule    `yaml:"everyone"`
-	Groups         []fileGroup `yaml:"groups"`
-	Users          []fileUser  `yaml:"users"`
+	Simulate       string `yaml:"simulate"`
+	NVMLLibrary    string `yaml:"nvml_library"`
+	SampleInterval string `yaml:"sample_interval"`
+	Profile        string `yaml:"default_profile"`
+	Class          string `yaml:"default_class"`
+	TimeLimit      string `yaml:"default_time_limit"`
+	StopGrace      string `yaml:"stop_grace"`
+	MaxPending     int    `yaml:"max_pending_per_user"`
+	AdminGroup     string `yaml:"admin_group"`
+	LogLimit       string `yaml:"log_limit"`
+	KeepEnded      *int   `yaml:"keep_ended_jobs"`
+	KeepLogs       string `yaml:"keep_logs"`
+	EnableLinger   bool   `yaml:"enable_linger"`
+	Gate           string `yaml:"gate"`
+	// Scheduling is the policy of gputop sim replay, key by key.
+	Scheduling policyfile.File `yaml:"scheduling"`
+	Everyone   fileRule        `yaml:"everyone"`
+	Groups     []fileGroup     `yaml:"groups"`
+	Users      []fileUser      `yaml:"users"`
 	// Notices and ReclaimIdle are in config_notices.go.
 	Notices     noticesConfig `yaml:"notices"`
 	ReclaimIdle string        `yaml:"reclaim_idle"`
@@ -130,6 +132,9 @@ func (f fileConfig) apply(c *config) error {
 	if f.MaxPending > 0 {
 		c.policy.MaxPending = f.MaxPending
 	}
+	if err := f.applyScheduling(&c.policy); err != nil {
+		return err
+	}
 	if err := f.applyPeople(c); err != nil {
 		return err
 	}
@@ -142,21 +147,19 @@ func (f fileConfig) apply(c *config) error {
 	return f.applyKept(&c.policy)
 }
 
+// applyScheduling is the part about who starts first, and who gives way.
+func (f fileConfig) applyScheduling(p *daemon.Policy) (err error) {
+	p.Scheduler, err = f.Scheduling.Resolve()
+	var bad *policyfile.KeyError
+	if errors.As(err, &bad) {
+		return badKey("$.scheduling", bad.Key, bad.Err)
+	}
+	p.Scheduler.Grace = p.StopGrace
+	return err
+}
+
 // applyPeople is the part about who may have what.
 func (f fileConfig) applyPeople(c *config) (err error) {
-	if f.Preemptible != nil {
-		c.policy.Preemptible = []engine.Class{}
-	}
-	for i, word := range f.Preemptible {
-		cl, err := engine.ParseClass(word)
-		if err == nil && cl > engine.Medium {
-			err = errors.New("want low or medium")
-		}
-		if err != nil {
-			return badKey("$", fmt.Sprintf("preemptible[%d]", i), err)
-		}
-		c.policy.Preemptible = append(c.policy.Preemptible, cl)
-	}
 	c.policy.People, c.unknown, err = f.people(groupID)
 	return err
 }

@@ -20,6 +20,7 @@ type fileRule struct {
 	CPUs         *float64 `yaml:"max_cpus"`
 	Memory       string   `yaml:"max_memory"`
 	Pending      *int     `yaml:"max_pending"`
+	Weight       *float64 `yaml:"weight"`
 	Classes      []string `yaml:"classes"`
 	Class        string   `yaml:"default_class"`
 	TimeLimit    string   `yaml:"default_time_limit"`
@@ -112,6 +113,9 @@ func (f fileConfig) people(groupID func(string) (uint32, error)) (p quota.Policy
 	return p, unknown, nil
 }
 
+// A weight beyond these says something else: who should have nothing needs max_running: 0.
+const leastWeight, mostWeight = 0.001, 1000.0
+
 func (f fileRule) rule(path string) (r quota.Rule, err error) {
 	if r.Quota, err = quotaOf(path, f.GPUs, f.Running, f.CPUs, f.Memory); err != nil {
 		return r, err
@@ -120,6 +124,10 @@ func (f fileRule) rule(path string) (r quota.Rule, err error) {
 		return r, badKey(path, quota.KeyPending, fmt.Errorf("%d is negative", *f.Pending))
 	}
 	r.MaxPending = f.Pending
+	if w := f.Weight; w != nil && !(*w >= leastWeight && *w <= mostWeight) {
+		return r, badKey(path, quota.KeyWeight, fmt.Errorf("%g: want a number from %g to %g", *w, leastWeight, mostWeight))
+	}
+	r.Weight = f.Weight
 	for i, word := range f.Classes {
 		c, err := engine.ParseClass(word)
 		if err == nil && c == engine.Critical {

@@ -31,7 +31,10 @@ func TestConfigProblemsAreOneLine(t *testing.T) {
 		{"unknown key of a rule", "groups:\n- name: root\n  max_gpu: 1\n", `[3:3] unknown field "max_gpu"`},
 		{"together", "groups:\n- name: root\n  together: {max_memory: lots}\n", `[3:26] groups[0].together.max_memory: `},
 		{"no name", "users:\n- max_gpus: 1\n", `users[0].name: want the name of a user`},
-		{"high gives way", "preemptible: [high]\n", `preemptible[0]: want low or medium`},
+		{"high gives way", "scheduling:\n  preemptible: [high]\n", `[2:16] scheduling.preemptible: high does not give way`},
+		{"no such policy", "scheduling: {policy: fast}\n", `[1:22] scheduling.policy: "fast" is none: want balanced or urgent`},
+		{"unknown key of the policy", "scheduling:\n  preempt_waits: 3m\n", `[2:3] unknown field "preempt_waits"`},
+		{"no weight", "users:\n- name: ada\n  weight: 0\n", `[3:11] users[0].weight: 0: want a number from 0.001 to 1000`},
 		{"no time", "everyone: {max_time_limit: 0s}\n", `[1:28] everyone.max_time_limit: must be more than zero`},
 		{"no mode of the gate", "gate: closed\n", `[1:7] gate: "closed": want observe, warn or enforce`},
 		{"no profile", "default_profile: nope\n", `default_profile: no profile "nope"`},
@@ -100,7 +103,8 @@ groups:
 users:
 - name: ada
   max_gpus: 8
-preemptible: [low, medium]
+  weight: 3
+scheduling: {policy: urgent, preemptible: [low, medium]}
 `
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -109,14 +113,14 @@ preemptible: [low, medium]
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.unknown) != 1 || c.unknown[0] != "no-such-group-here" || len(c.policy.Preemptible) != 2 {
-		t.Errorf("unknown %v, preemptible %v", c.unknown, c.policy.Preemptible)
+	if len(c.unknown) != 1 || c.unknown[0] != "no-such-group-here" || len(c.policy.Scheduler.Of) != 2 || c.policy.Scheduler.Loss >= 0 {
+		t.Errorf("unknown %v, scheduler %+v", c.unknown, c.policy.Scheduler)
 	}
 	terms := c.policy.People.For("ada", []uint32{0})
 	class, limit := terms.Default()
 	if terms.Quota.String() != "8 GPUs, 4 jobs, 8GiB of memory" || class != engine.Low || limit != 2*time.Hour || terms.MaxTimeLimit != 48*time.Hour ||
 		len(terms.Groups) != 1 || terms.Groups[0].Together.String() != "3.5 GPUs, 4 CPUs" || len(terms.Mounts) != 1 || !terms.Mounts[0].ReadOnly ||
-		!terms.Allows("localhost/x") || terms.Allows("docker.io/x") || terms.From[quota.KeyMemory] != "group root" || terms.MaxPending != nil {
+		!terms.Allows("localhost/x") || terms.Allows("docker.io/x") || terms.From[quota.KeyMemory] != "group root" || terms.MaxPending != nil || terms.Weight == nil || *terms.Weight != 3 {
 		t.Errorf("terms %+v", terms)
 	}
 }

@@ -42,6 +42,8 @@ type Jobs interface {
 	// List returns queued, active and recently ended jobs; with ended true also older ones, newest first, at most limit.
 	List(ctx context.Context, c Caller, ended bool, limit int) ([]Job, error)
 	Show(ctx context.Context, c Caller, id engine.JobID) (JobDetail, error)
+	// Explain says why a job waits.
+	Explain(ctx context.Context, c Caller, id engine.JobID) (Explanation, error)
 	// Stop cancels or preempts; it answers when the decision is on disk.
 	Stop(ctx context.Context, c Caller, id engine.JobID, why engine.StopReason, note string) (Job, error)
 	// Wait returns when the job is final or ctx ends.

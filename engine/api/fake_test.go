@@ -147,6 +147,10 @@ func (f *fake) PreemptFor(_ context.Context, c Caller, id, gains engine.JobID, n
 	return Job{ID: id, Message: fmt.Sprintf("for %s: %s", gains, note)}, f.note(c)
 }
 
+func (f *fake) Explain(_ context.Context, c Caller, id engine.JobID) (Explanation, error) {
+	return Explanation{Job: Job{ID: id}, Of: 3}, f.note(c)
+}
+
 func (f *fake) Users(_ context.Context, c Caller) (Users, error) {
 	return Users{Users: []UserTerms{{Name: c.Name, Me: true}}}, nil
 }

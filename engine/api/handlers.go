@@ -49,6 +49,7 @@ func (s *Server) routes() {
 	s.mux.Handle("POST /v1/jobs", s.value(s.submit))
 	s.mux.HandleFunc("GET /v1/jobs", s.list)
 	s.mux.Handle("GET /v1/jobs/{id}", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Show(r.Context(), c, id) }))
+	s.mux.Handle("GET /v1/jobs/{id}/explain", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Explain(r.Context(), c, id) }))
 	s.mux.Handle("POST /v1/jobs/{id}/cancel", s.job(s.stop(engine.StopCancelled)))
 	s.mux.Handle("POST /v1/jobs/{id}/preempt", s.job(s.stop(engine.StopPreempted)))
 	s.changes()

@@ -11,6 +11,7 @@ package api
 //	POST /v1/jobs                       SubmitRequest -> SubmitResponse
 //	GET  /v1/jobs?ended=true&limit=N    newline-delimited Job
 //	GET  /v1/jobs/{id}
+//	GET  /v1/jobs/{id}/explain          -> Explanation
 //	POST /v1/jobs/{id}/cancel           StopRequest -> Job
 //	POST /v1/jobs/{id}/preempt          StopRequest -> Job
 //	POST /v1/jobs/{id}/hold             StopRequest -> Job

@@ -96,14 +96,17 @@ type Job struct {
 	Held   bool            `json:"held,omitempty"`
 	Reason *engine.Reason  `json:"reason,omitempty"`
 	// Position in the queue, from 1; 0 when not queued.
-	Position  int            `json:"position,omitempty"`
-	Request   engine.Request `json:"request"`
-	TimeLimit time.Duration  `json:"time_limit_ns"`
-	Submitted time.Time      `json:"submitted"`
-	Started   time.Time      `json:"started,omitzero"`
-	Ended     time.Time      `json:"ended,omitzero"`
-	Attempt   int            `json:"attempt,omitempty"`
-	Grants    []Grant        `json:"grants,omitempty"`
+	Position int `json:"position,omitempty"`
+	// ExpectedStart is when it should start, by the time limits of what runs and waits before it; zero when nobody can
+	// tell.
+	ExpectedStart time.Time      `json:"expected_start,omitzero"`
+	Request       engine.Request `json:"request"`
+	TimeLimit     time.Duration  `json:"time_limit_ns"`
+	Submitted     time.Time      `json:"submitted"`
+	Started       time.Time      `json:"started,omitzero"`
+	Ended         time.Time      `json:"ended,omitzero"`
+	Attempt       int            `json:"attempt,omitempty"`
+	Grants        []Grant        `json:"grants,omitempty"`
 	// GPUMemoryUsed is what its processes hold now on its devices, in bytes; nil when unknown.
 	GPUMemoryUsed *engine.Bytes     `json:"gpu_memory_used_bytes,omitempty"`
 	Preemptions   int               `json:"preemptions,omitempty"`

@@ -22,6 +22,9 @@ type UserTerms struct {
 	// Me marks the caller.
 	Me   bool `json:"me,omitempty"`
 	Held Held `json:"held"`
+	// Usage is what the person has used of late, in GPU-seconds that decay; Weight is by how much more than others they may.
+	Usage  float64 `json:"usage_gpu_seconds"`
+	Weight float64 `json:"weight"`
 	// Pending counts jobs that wait.
 	Pending int          `json:"pending"`
 	Quota   engine.Quota `json:"quota"`

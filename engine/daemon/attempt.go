@@ -361,7 +361,7 @@ func (a *attempt) sendStop(ctx context.Context) *engine.Ending {
 		actx, cancel := context.WithTimeout(ctx, callTimeout)
 		l, err := a.d.agents.get(actx, a.user)
 		if err == nil {
-			err = l.call(actx, agentrpc.MethodStop, agentrpc.StopArgs{Ref: a.ref(), Signal: "SIGTERM", Grace: a.d.policy().StopGrace}, nil)
+			err = l.call(actx, agentrpc.MethodStop, agentrpc.StopArgs{Ref: a.ref(), Signal: firstOf(a.spec.StopSignal, "SIGTERM"), Grace: a.d.policy().StopGrace}, nil)
 		}
 		cancel()
 		if err == nil || agentrpc.CodeOf(err) == agentrpc.CodeNotFound {

@@ -135,6 +135,9 @@ type Daemon struct {
 	specsBusy bool
 	gate      gatekeeper
 	outside   outside
+	// usage is what people have used, without what they hold now; preempted is when the daemon preempted jobs of late.
+	usage     usage
+	preempted []time.Time
 }
 
 var _ api.Backend = (*Daemon)(nil)
@@ -176,6 +179,12 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	d.queue, d.told = newQueue(), &told{at: map[toldKey]time.Time{}}
 	waits, err := o.Store.WaitsTold(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if d.usage, err = loadUsage(ctx, o.Store); err != nil {
+		return nil, err
+	}
+	if d.preempted, err = o.Store.Preempted(ctx); err != nil {
 		return nil, err
 	}
 	d.tell = newTeller(d.state, waits)
@@ -303,7 +312,11 @@ type change struct {
 	events  []engine.Event
 	// audit are the lines of the audit trail that are kept with it.
 	audit []engine.AuditEntry
-	now   time.Time
+	// usage is what the owner has used, where that changes.
+	usage *store.Usage
+	// preempted is when jobs were preempted by the daemon itself, where that changes.
+	preempted []time.Time
+	now       time.Time
 	// fact says that it has happened already: on a full disk it may use the reserve.
 	fact bool
 }
@@ -367,6 +380,12 @@ func (d *Daemon) transact(id engine.JobID, attempt int, f func(c *change) error)
 	for _, a := range c.audit {
 		changes = append(changes, store.AddAudit(a))
 	}
+	if c.usage != nil {
+		changes = append(changes, store.PutUsage(*c.usage))
+	}
+	if c.preempted != nil {
+		changes = append(changes, store.SetPreempted(c.preempted))
+	}
 	told := d.changed(e, c)
 	changes = append(changes, kept(told)...)
 	apply := d.store.Apply
@@ -378,6 +397,12 @@ func (d *Daemon) transact(id engine.JobID, attempt int, f func(c *change) error)
 	}
 	e.unsaved = nil
 	delete(d.unsaved, id)
+	if c.usage != nil {
+		d.usage.put(*c.usage)
+	}
+	if c.preempted != nil {
+		d.preempted = c.preempted
+	}
 	was := e.job.State
 	d.state.put(e, c)
 	d.publish(e)

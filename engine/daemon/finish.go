@@ -26,6 +26,9 @@ func (a *attempt) finish(ctx context.Context, end engine.Ending) error {
 		}
 		at.Message = firstOf(end.Invalid, end.Fault, v.Message)
 		count(&c.job, v)
+		if v.Preempted && at.StoppedFor != 0 {
+			c.job.Displaced++
+		}
 		c.job.Message = v.Message
 		if c.job.State.Final() {
 			c.job.Ended = c.now
@@ -97,6 +100,7 @@ func (a *attempt) release(ctx context.Context) {
 	a.closeGate(ctx)
 	err := a.save(ctx, func(c *change) error {
 		c.attempt.Allocation.State = engine.Released
+		c.usage = a.d.charge(&c.job, c.attempt)
 		c.event("released", "")
 		return nil
 	})

@@ -60,6 +60,7 @@ func (d *Daemon) hold(e *entry, c api.Caller, note string) error {
 	}
 	return d.saved(d.transact(j.ID, 0, func(ch *change) error {
 		ch.job.Held, ch.job.HeldBy, ch.job.HeldByAdmin = true, c.Name, byAdmin
+		ch.job.Promised = false
 		ch.event("held", byWhom("held", c, note))
 		ch.audit = append(ch.audit, d.audit(c, actHold, &ch.job, note, ""))
 		return nil

@@ -201,7 +201,7 @@ var waitWords = map[engine.ReasonCode]string{
 	engine.BlockedByPriority: "a job ahead of it waits for the GPU", engine.BlockedBySize: "it needs more than this machine has now",
 	engine.ReasonPreparing: "it is still being prepared", engine.ReasonNotBefore: "it is tried again later",
 	engine.DeviceNotAnswering: "the GPUs that would do do not answer", engine.DeviceUnresolvable: "no container can be given the GPU",
-	engine.DevicesUnknown: "no GPU has been seen", engine.AgentUnavailable: "your agent or Podman does not answer",
+	engine.DevicesUnknown: "no GPU has been seen", engine.WaitingForPreempted: "jobs that are stopped for it are not gone yet", engine.AgentUnavailable: "your agent or Podman does not answer",
 }
 
 // seeUse looks at how running attempts use their GPUs, in the sample that has just come.

@@ -19,14 +19,12 @@ type Policy struct {
 	StopGrace time.Duration
 	// People are the rules for users and groups; what they do not speak of is as above and below.
 	People quota.Policy
-	// Preemptible are the classes of which a running job gives way to a waiting one of a higher class, when somebody who
-	// may use that asks for it.
-	Preemptible []engine.Class
 	// MaxPending is how many jobs one user may have waiting.
 	MaxPending int
 	// AdminGroup is the Unix group whose members may act on everybody's jobs; root always may.
 	AdminGroup string
-	Scheduler  scheduler.Policy
+	// Scheduler says who starts first, and who gives way: by itself, and when somebody asks for it.
+	Scheduler scheduler.Policy
 	// Gate is what is done about use of the cards outside the queue; in shared mode alone.
 	Gate gate.Mode
 	// LogLimit is how much of the end of an attempt's output is kept, in bytes as Podman writes it; 0 keeps all.
@@ -47,7 +45,7 @@ type Policy struct {
 func DefaultPolicy() Policy {
 	return Policy{
 		Profile: "host-env", Class: engine.Medium, TimeLimit: 24 * time.Hour, StopGrace: 30 * time.Second,
-		MaxPending: 20000, Preemptible: []engine.Class{engine.Low}, AdminGroup: "gputop-admin", Scheduler: scheduler.DefaultPolicy(),
+		MaxPending: 20000, AdminGroup: "gputop-admin", Scheduler: scheduler.DefaultPolicy(),
 		Gate: gate.Observe, LogLimit: 1 << 30, KeepEnded: 5000, KeepLogs: 30 * 24 * time.Hour,
 		Notices: notice.DefaultPolicy(),
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"gputop/engine"
 	"gputop/engine/api"
@@ -16,7 +17,7 @@ func (d *Daemon) PreemptFor(ctx context.Context, c api.Caller, id, gains engine.
 		if err := d.mayGain(c, e, gains); err != nil {
 			return err
 		}
-		return d.stopForPreemption(e, c, actPreempt, byWhom("preempted for job "+gains.String(), c, note), note)
+		return d.stopForPreemption(e, c, actPreempt, d.state.jobs[gains], byWhom("preempted for job "+gains.String(), c, note), note)
 	})
 }
 
@@ -45,7 +46,7 @@ func (d *Daemon) mayGain(c api.Caller, e *entry, gains engine.JobID) error {
 		return refuse("class %s is not granted to you any more", p.job.Spec.Class)
 	case class >= p.job.Spec.Class:
 		return refuse("the running job's class, %s, is not lower", class)
-	case !slices.Contains(d.policy().Preemptible, class):
+	case !slices.Contains(d.policy().Scheduler.Of, class):
 		return refuse("jobs of class %s do not give way here", class)
 	case p.reason != nil && p.reason.Code == engine.OverQuota:
 		return refuse("your job waits for its quota and would not start")
@@ -62,4 +63,39 @@ func (d *Daemon) wouldHelp(running, waiting *entry) bool {
 	s.Held = slices.DeleteFunc(s.Held, func(h scheduler.Held) bool { return h.Job == running.job.ID })
 	p := scheduler.Compute(s, d.policy().Scheduler, d.o.System.Now())
 	return slices.ContainsFunc(p.Start, func(st scheduler.Start) bool { return st.Job == waiting.job.ID })
+}
+
+// preemptAll stops the victims of a plan. What each frees is promised to the job that it is stopped for before it is
+// stopped: a daemon that dies in between finds the promise, and plans anew.
+func (d *Daemon) preemptAll(list []scheduler.Preempt) {
+	for _, p := range list {
+		victim, gains := d.state.jobs[p.Victim], d.state.jobs[p.For]
+		if victim == nil || gains == nil || victim.job.State != engine.Running || gains.job.State != engine.Pending || gains.job.Held {
+			continue
+		}
+		if err := d.preemptFor(victim, gains); err != nil {
+			d.log.Error("job not preempted", "job", p.Victim, "for", p.For, "err", err)
+			return // the next plan sees what was done
+		}
+	}
+}
+
+func (d *Daemon) preemptFor(victim, gains *entry) error {
+	if err := d.promise(gains, victim.job.ID); err != nil {
+		return err
+	}
+	now := d.o.System.Now()
+	times := slices.DeleteFunc(slices.Clone(d.preempted), func(t time.Time) bool { return now.Sub(t) >= time.Hour })
+	g := &gains.job
+	return d.stopAttempt(victim, &unsavedStop{why: engine.StopPreempted, gains: g.ID, preempted: append(times, now),
+		text: fmt.Sprintf("preempted for job %s of %s, of class %s", g.ID, g.Owner.Name, g.Spec.Class)})
+}
+
+// promise notes that a waiting job gets what another one frees.
+func (d *Daemon) promise(gains *entry, victim engine.JobID) error {
+	return d.transact(gains.job.ID, 0, func(c *change) error {
+		c.job.Promised = true
+		c.event("preempts", fmt.Sprintf("job %s is stopped for it", victim))
+		return nil
+	})
 }

@@ -46,24 +46,32 @@ func (d *Daemon) plan() {
 	for _, s := range p.Start {
 		d.applyStart(s)
 	}
+	d.preemptAll(p.Preempt)
 	for i, id := range p.Order {
-		d.takeReason(id, i+1, p.Reasons)
+		d.takeReason(id, i+1, &p)
 	}
 	d.prepareSome()
 	d.queue.gap = max(10*time.Millisecond, 4*time.Since(began))
 }
 
-func (d *Daemon) takeReason(id engine.JobID, position int, reasons map[engine.JobID]engine.Reason) {
+// sameStart is how far an expected start may move without being told again.
+const sameStart = time.Minute
+
+func (d *Daemon) takeReason(id engine.JobID, position int, p *scheduler.Plan) {
 	e := d.state.jobs[id]
 	if e == nil || !e.job.State.Queued() {
 		return
 	}
-	r, ok := reasons[id]
+	r, ok := p.Reasons[id]
 	if r.Code == engine.DeviceUnresolvable {
 		r.Detail = d.whyUnresolvable()
 	}
-	moved := e.position != position
+	expected := p.Estimates[id]
+	moved := e.position != position || e.expected.IsZero() != expected.IsZero() || expected.Sub(e.expected).Abs() >= sameStart
 	e.position = position
+	if moved {
+		e.expected = expected
+	}
 	switch {
 	case e.reason == nil && ok, e.reason != nil && ok && e.reason.Code != r.Code:
 	case !ok, position > reasonedFirst, !moved && *e.reason == r:
@@ -83,6 +91,7 @@ func (d *Daemon) snapshot() scheduler.Snapshot {
 		}
 	}
 	s.Accounts = b.list
+	s.Shares, s.Preempted = d.shares(), d.preempted
 	return s
 }
 
@@ -109,8 +118,10 @@ func (d *Daemon) heldIn(b *books) scheduler.Snapshot {
 
 func (d *Daemon) heldBy(e *entry, a *engine.Attempt) scheduler.Held {
 	h := scheduler.Held{Job: a.ID.Job, Owner: e.job.Owner.UID, Class: e.job.Spec.Class, Allocation: a.Allocation,
-		Stopping: e.job.State == engine.Stopping || a.Allocation.State == engine.Releasing,
-		Actual:   map[engine.DeviceID]engine.Bytes{}}
+		Stopping: e.job.State == engine.Stopping || a.Allocation.State == engine.Releasing, For: a.StoppedFor,
+		Started: a.Started, Preemptions: e.job.Displaced,
+		Checkpoints: e.job.Spec.Checkpoint, CheckpointEvery: e.job.Spec.CheckpointEvery,
+		Actual: map[engine.DeviceID]engine.Bytes{}}
 	if e.job.Spec.TimeLimit > 0 {
 		began := a.Started
 		if began.IsZero() {
@@ -129,7 +140,7 @@ func (d *Daemon) heldBy(e *entry, a *engine.Attempt) scheduler.Held {
 func (d *Daemon) pendingOf(e *entry, b *books) scheduler.Pending {
 	j := &e.job
 	p := scheduler.Pending{Job: j.ID, Owner: j.Owner.UID, Class: j.Spec.Class, Queued: j.Queued, Request: j.Spec.Request,
-		TimeLimit: j.Spec.TimeLimit, NotBefore: j.NotBefore}
+		TimeLimit: j.Spec.TimeLimit, NotBefore: j.NotBefore, Promised: j.Promised}
 	var known bool
 	p.Accounts, known = d.accountsOf(b, j.Owner)
 	switch {
@@ -140,6 +151,7 @@ func (d *Daemon) pendingOf(e *entry, b *books) scheduler.Pending {
 		}
 	case !j.Prepared && e.away != "":
 		p.Wait, p.WaitDetail = engine.AgentUnavailable, e.away
+	case j.NotBefore.After(d.o.System.Now()):
 	case !j.Prepared || j.State == engine.Preparing:
 		p.Wait = engine.ReasonPreparing
 	case !known:
@@ -177,7 +189,7 @@ func (d *Daemon) applyStart(s scheduler.Start) {
 		if err := c.move(engine.EvGrant); err != nil {
 			return err
 		}
-		c.job.Attempts, c.job.Started = number, time.Time{}
+		c.job.Attempts, c.job.Started, c.job.Promised = number, time.Time{}, false
 		c.job.StopReason, c.job.Message = "", ""
 		c.attempt = &engine.Attempt{ID: id, Container: id.ContainerName(d.store.Instance()),
 			BootID: d.o.System.BootID, Allocation: alloc, Granted: c.now}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"gputop/engine"
 	"gputop/engine/api"
@@ -17,6 +18,8 @@ type entry struct {
 	job      engine.Job
 	reason   *engine.Reason
 	position int
+	// expected is when it should start, as of the last plan; zero when nobody can tell.
+	expected time.Time
 	progress string
 	// away is why the owner's agent could not prepare it; empty when it answered last.
 	away string
@@ -96,7 +99,7 @@ func (s *state) put(e *entry, c *change) {
 		}
 		s.queued += n
 		s.pending[c.job.Owner.UID] += n
-		e.reason, e.position = nil, 0
+		e.reason, e.position, e.expected = nil, 0, time.Time{}
 	}
 	if !e.job.State.Final() && c.job.State.Final() {
 		s.ended = append(s.ended, c.job.ID)

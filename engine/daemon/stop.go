@@ -75,11 +75,11 @@ func (d *Daemon) preempt(e *entry, c api.Caller, a action, note string) error {
 	if err := permit(c, a, j, note); err != nil {
 		return err
 	}
-	return d.stopForPreemption(e, c, a, byWhom("preempted", c, note), note)
+	return d.stopForPreemption(e, c, a, nil, byWhom("preempted", c, note), note)
 }
 
-// stopForPreemption is preempt for who may.
-func (d *Daemon) stopForPreemption(e *entry, c api.Caller, a action, text, note string) error {
+// stopForPreemption is preempt for who may. gains is the waiting job that gets what the other frees; nil for none.
+func (d *Daemon) stopForPreemption(e *entry, c api.Caller, a action, gains *entry, text, note string) error {
 	j := &e.job
 	switch {
 	case j.State.Final():
@@ -89,7 +89,14 @@ func (d *Daemon) stopForPreemption(e *entry, c api.Caller, a action, text, note 
 	case j.StopReason == engine.StopCancelled, j.StopReason == engine.StopTimeLimit:
 		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s is being stopped for good: %s", j.ID, j.StopReason)}
 	}
-	return d.saved(d.stopActive(e, engine.StopPreempted, text, d.audit(c, a, j, note, "")))
+	stop := &unsavedStop{why: engine.StopPreempted, text: text, by: []engine.AuditEntry{d.audit(c, a, j, note, "")}}
+	if gains != nil {
+		if err := d.promise(gains, j.ID); err != nil {
+			return d.saved(err)
+		}
+		stop.gains = gains.job.ID
+	}
+	return d.saved(d.stopAttempt(e, stop))
 }
 
 // saved turns a refusal of the disk into an answer for the caller.
@@ -103,14 +110,18 @@ func (d *Daemon) saved(err error) error {
 // stopActive persists that a job with an attempt under way is to stop, then tells the attempt. A cancel overrides an
 // earlier preemption or time limit, not the other way round.
 func (d *Daemon) stopActive(e *entry, why engine.StopReason, text string, by ...engine.AuditEntry) error {
+	return d.stopAttempt(e, &unsavedStop{why: why, text: text, by: by})
+}
+
+func (d *Daemon) stopAttempt(e *entry, stop *unsavedStop) error {
+	why := stop.why
 	if e.job.State == engine.Stopping && (e.job.StopReason == why || why != engine.StopCancelled) {
 		return nil
 	}
 	if u := e.unsaved; u != nil && (u.why == why || why != engine.StopCancelled) {
 		return nil
 	}
-	stop := &unsavedStop{why: why, text: text, by: by}
-	err := d.transact(e.job.ID, 0, func(c *change) error { c.fact = true; return stop.apply(c) })
+	err := d.transact(e.job.ID, stop.attempt(&e.job), func(c *change) error { c.fact = true; return stop.apply(c) })
 	var refused *notSavedError
 	switch {
 	case errors.As(err, &refused) && why != engine.StopPreempted && !errors.Is(err, store.ErrClosed):

@@ -14,7 +14,7 @@ import (
 // rules puts rules for people in force.
 func (b *box) rules(p quota.Policy, preemptible ...engine.Class) {
 	pol := *b.d.policy()
-	pol.People, pol.Preemptible = p, preemptible
+	pol.People, pol.Scheduler.Of = p, preemptible
 	b.d.SetPolicy(pol)
 }
 

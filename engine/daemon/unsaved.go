@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"time"
 
 	"gputop/engine"
 )
@@ -12,6 +13,18 @@ type unsavedStop struct {
 	why  engine.StopReason
 	text string
 	by   []engine.AuditEntry
+	// gains is the waiting job that gets what the attempt frees; 0 for none. preempted is the daemon's own account of
+	// such stops, where it counts as one.
+	gains     engine.JobID
+	preempted []time.Time
+}
+
+// attempt is the number of the attempt that the decision changes; 0 when it changes the job alone.
+func (u *unsavedStop) attempt(j *engine.Job) int {
+	if u.gains == 0 {
+		return 0
+	}
+	return j.Attempts
 }
 
 // apply puts the decision into a change of a job that is under way; nil is none.
@@ -22,6 +35,10 @@ func (u *unsavedStop) apply(c *change) error {
 	c.job.StopReason, c.job.Message = u.why, u.text
 	c.event("stopping", u.text)
 	c.audit = append(c.audit, u.by...)
+	c.preempted = u.preempted
+	if u.gains != 0 {
+		c.attempt.StoppedFor = u.gains
+	}
 	if c.job.State == engine.Stopping {
 		return nil
 	}

@@ -110,6 +110,9 @@ func (d *Daemon) update(e *entry, c api.Caller, u api.UpdateRequest) error {
 	text := differences(was, is)
 	return d.saved(d.transact(e.job.ID, 0, func(ch *change) error {
 		ch.job.Spec = is
+		if is.Request != was.Request || is.Class != was.Class {
+			ch.job.Promised = false // others were stopped for what it asked for then
+		}
 		ch.event("updated", byWhom("updated", c, u.Reason)+": "+text)
 		for _, a := range acts {
 			ch.audit = append(ch.audit, d.audit(c, a, &ch.job, u.Reason, text))

@@ -8,6 +8,7 @@ import (
 	"gputop/engine"
 	"gputop/engine/api"
 	"gputop/engine/quota"
+	"gputop/engine/scheduler"
 )
 
 // Users says what each person holds of the machine, and may. Who holds what is no secret: the list of jobs shows it.
@@ -21,7 +22,7 @@ func (d *Daemon) Users(ctx context.Context, c api.Caller) (api.Users, error) {
 }
 
 func (d *Daemon) users(c api.Caller) api.Users {
-	pol := d.policy()
+	pol, now := d.policy(), d.o.System.Now()
 	rows := map[string]*api.UserTerms{}
 	groups := make([]api.GroupTerms, 0, len(pol.People.Groups))
 	at := map[string]int{}
@@ -36,6 +37,7 @@ func (d *Daemon) users(c api.Caller) api.Users {
 		r := rows[u.Name]
 		if r == nil {
 			r = userTerms(u.Name, terms, known)
+			r.Usage = d.used(u, now)
 			rows[u.Name] = r
 		}
 		return r, terms
@@ -55,6 +57,7 @@ func (d *Daemon) users(c api.Caller) api.Users {
 		}
 		r, terms := row(e.job.Owner)
 		hold(&r.Held, a.Allocation)
+		r.Usage += d.charged(scheduler.Usage{}, &e.job, a).AsOf(now, pol.Scheduler.HalfLife)
 		for _, g := range terms.Groups {
 			if i, ok := at[g.Name]; ok {
 				hold(&groups[i].Held, a.Allocation)
@@ -79,6 +82,10 @@ func userTerms(name string, t quota.Terms, known bool) *api.UserTerms {
 	class, limit := t.Default()
 	r := &api.UserTerms{Name: name, Quota: t.Quota, Classes: t.Classes, Class: class, TimeLimit: limit, MaxTimeLimit: t.MaxTimeLimit,
 		Images: t.Images, From: t.From}
+	r.Weight = 1
+	if t.Weight != nil {
+		r.Weight = *t.Weight
+	}
 	if known {
 		r.MaxPending = t.MaxPending
 	}
@@ -92,7 +99,5 @@ func hold(h *api.Held, a engine.Allocation) {
 	h.Jobs++
 	h.CPUs += a.CPUs
 	h.Memory += a.Memory
-	for _, g := range a.Grants {
-		h.GPUs += float64(g.Fraction)
-	}
+	h.GPUs += gpusOf(a)
 }

@@ -32,7 +32,7 @@ const unsavedText = "told to stop; the disk with gputop's state is full, and thi
 func (d *Daemon) view(e *entry) *api.Job {
 	j := &e.job
 	v := jobView(j)
-	v.Reason, v.Position = e.reason, e.position
+	v.Reason, v.Position, v.ExpectedStart = e.reason, e.position, e.expected
 	if j.State == engine.Preparing {
 		v.Progress = e.progress
 	}

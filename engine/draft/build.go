@@ -196,10 +196,31 @@ func readScalars(p *problems, f Fields, s *engine.Spec) {
 			p.addf("retries", "%q: want a whole number such as 2", f.Retries)
 		}
 	}
+	if f.Checkpoint != "" {
+		s.Checkpoint = true
+		if word := strings.ToLower(strings.TrimSpace(f.Checkpoint)); word != checkpointAtStop {
+			if s.CheckpointEvery, err = engine.ParseDuration(word); err != nil || s.CheckpointEvery <= 0 {
+				p.addf("checkpoint", "%q: want %s, or how often as a time such as 10m", f.Checkpoint, checkpointAtStop)
+			}
+		}
+	}
+	s.StopSignal = signalName(f.StopSignal)
 	if f.Notify != "" {
 		s.Notify, err = engine.ParseNotify(f.Notify)
 		p.add("notify", err)
 	}
+}
+
+// checkpointAtStop is the word for a program that saves its work when it is told to stop.
+const checkpointAtStop = "stop"
+
+// signalName is a signal's full name: usr1 is SIGUSR1.
+func signalName(s string) string {
+	s = strings.ToUpper(strings.TrimSpace(s))
+	if s != "" && !strings.HasPrefix(s, "SIG") {
+		s = "SIG" + s
+	}
+	return s
 }
 
 // resolve makes a path full: ~ is the home, anything relative is below the caller's directory.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"unicode"
@@ -67,6 +68,13 @@ func CheckSpec(s engine.Spec) error {
 	if s.Retries < 0 || s.Retries > maxRetries {
 		p.addf("retries", "%d: want a number from 0 to %d", s.Retries, maxRetries)
 	}
+	if s.CheckpointEvery < 0 || s.CheckpointEvery > engine.MaxTimeLimit || s.CheckpointEvery > 0 && !s.Checkpoint {
+		p.addf("checkpoint", "%v: want a time of at most %d days", s.CheckpointEvery, int(engine.MaxTimeLimit.Hours()/24))
+	}
+	if s.Checkpoint && s.Tty {
+		p.addf("checkpoint", "a job with a terminal is not started again: nobody would be there")
+	}
+	p.add("stop-signal", checkStopSignal(s.StopSignal))
 	p.add("output", checkOutput(s.Output))
 	p.add("notify", engine.CheckNotify(s.Notify))
 	return errors.Join(p...)
@@ -314,6 +322,16 @@ func checkRequest(p *problems, r engine.Request) {
 	if r.Memory != 0 && (r.Memory < minMemory || r.Memory > maxMemory) {
 		p.addf("memory", "%v: want from %v to %v, with a unit such as GiB", r.Memory, minMemory, maxMemory)
 	}
+}
+
+// stopSignals are those that a program can take for a request to stop.
+var stopSignals = []string{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"}
+
+func checkStopSignal(s string) error {
+	if s != "" && !slices.Contains(stopSignals, s) {
+		return fmt.Errorf("%q: want one of %s", s, strings.Join(stopSignals, ", "))
+	}
+	return nil
 }
 
 func checkOutput(s string) error {

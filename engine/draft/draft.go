@@ -17,6 +17,9 @@ type Fields struct {
 	GPUs, GPUMemory, GPUFraction   string
 	Class, TimeLimit, CPUs, Memory string
 	Retries, Output, Workdir       string
+	// Checkpoint is "stop", or how often the program saves its work.
+	Checkpoint string
+	StopSignal string
 	// Group is a Unix group of the caller's.
 	Group string
 	// Port is where a server in the job listens.
@@ -143,6 +146,8 @@ var flags = []Flag{
 	one("cpus", "N", "CPU cores (default: the share that goes with the GPUs)", func(f *Fields) *string { return &f.CPUs }),
 	one("memory", "SIZE", "host memory (default: the share that goes with the GPUs)", func(f *Fields) *string { return &f.Memory }),
 	one("retries", "N", "how often to try again when the program itself fails (default 0)", func(f *Fields) *string { return &f.Retries }),
+	one("checkpoint", "WHEN", "the program saves its work in $GPUTOP_CHECKPOINT_DIR and goes on from there: stop (when it is told to stop) or how often, for example 10m", func(f *Fields) *string { return &f.Checkpoint }),
+	one("stop-signal", "SIGNAL", "what tells the program to stop (default TERM)", func(f *Fields) *string { return &f.StopSignal }),
 	one("output", "FILE", "copy the job's output to this file; %j is the job id, %a the attempt", func(f *Fields) *string { return &f.Output }),
 	one("notify", "KINDS", "what you are told: started,ended,preempted,waiting,memory,idle,reclaimed, or all, or none", func(f *Fields) *string { return &f.Notify }),
 	one("workdir", "DIR", "directory to run in (default: the current one)", func(f *Fields) *string { return &f.Workdir }),

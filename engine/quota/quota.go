@@ -15,6 +15,8 @@ import (
 type Rule struct {
 	// Quota is for each person, not for a group together.
 	Quota engine.Quota
+	// Weight is how much more than others, who have 1, a person may use before they go after them.
+	Weight *float64
 	// MaxPending is how many jobs one person may have waiting.
 	MaxPending *int
 	// Classes are those that a job may be given; the class critical is for admins and never among them.
@@ -62,6 +64,7 @@ const (
 	KeyJobs         = "max_running"
 	KeyCPUs         = "max_cpus"
 	KeyMemory       = "max_memory"
+	KeyWeight       = "weight"
 	KeyPending      = "max_pending"
 	KeyClasses      = "classes"
 	KeyClass        = "default_class"
@@ -94,6 +97,7 @@ func (t *Terms) take(r Rule, from string) {
 	fill(t, KeyJobs, &t.Quota.Jobs, r.Quota.Jobs, r.Quota.Jobs != nil, from)
 	fill(t, KeyCPUs, &t.Quota.CPUs, r.Quota.CPUs, r.Quota.CPUs != nil, from)
 	fill(t, KeyMemory, &t.Quota.Memory, r.Quota.Memory, r.Quota.Memory != nil, from)
+	fill(t, KeyWeight, &t.Weight, r.Weight, r.Weight != nil, from)
 	fill(t, KeyPending, &t.MaxPending, r.MaxPending, r.MaxPending != nil, from)
 	fill(t, KeyClasses, &t.Classes, r.Classes, r.Classes != nil, from)
 	fill(t, KeyClass, &t.Class, r.Class, r.Class != 0, from)

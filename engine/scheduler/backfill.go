@@ -11,6 +11,27 @@ import (
 type span struct {
 	end   time.Time
 	claim claim
+	kind  spanKind
+}
+
+type spanKind uint8
+
+const (
+	holds    spanKind = iota
+	leaves            // a victim's, as long as it still holds
+	promised          // a preemptor's, that will hold it
+)
+
+// free takes the span off a box.
+func (s *span) free(c *capacity) {
+	switch s.kind {
+	case promised:
+		c.promise(s.claim, -1)
+		return
+	case leaves:
+		c.leave(s.claim, -1)
+	}
+	c.remove(s.claim)
 }
 
 // reservation is what is kept for a blocked job: it will start at shadow, when the allocations that end by then have
@@ -25,6 +46,8 @@ type reservation struct {
 	bare, now *capacity
 	// later is the box at shadow, with what was let past since.
 	later *capacity
+	// freed marks the spans that are over by then, as they were counted when the reservation was made.
+	freed []bool
 	// place marks the cards it would get there.
 	place []bool
 	// visit is the blocked job's own look at the box, from now.
@@ -33,9 +56,31 @@ type reservation struct {
 
 // reserve finds when a blocked job can start. The job must fit once every allocation has ended.
 func reserve(job engine.JobID, r engine.Request, bare, now *capacity, spans []span) *reservation {
-	rv := &reservation{job: job, req: r, bare: bare, now: now, later: now.clone(), visit: now.visit}
-	spans = slices.Clone(spans)
-	slices.SortStableFunc(spans, func(a, b span) int {
+	rv := &reservation{job: job, req: r, bare: bare, now: now, later: now.clone(), visit: now.visit,
+		freed: make([]bool, len(spans))}
+	for order := byEnd(spans); len(order) > 0 && !rv.later.room(r); {
+		end := spans[order[0]].end
+		for ; len(order) > 0 && spans[order[0]].end.Equal(end); order = order[1:] {
+			spans[order[0]].free(rv.later)
+			rv.freed[order[0]] = true
+		}
+		rv.shadow = end
+		if end.After(rv.visit.now) {
+			rv.later.visit = rv.visit.at(end)
+		}
+	}
+	rv.mark()
+	return rv
+}
+
+// byEnd are the indexes of spans in the order of their ends, unknown ones last.
+func byEnd(spans []span) []int {
+	order := make([]int, len(spans))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(x, y int) int {
+		a, b := &spans[x], &spans[y]
 		switch ua, ub := a.end.IsZero(), b.end.IsZero(); {
 		case ua && ub:
 			return 0
@@ -46,18 +91,7 @@ func reserve(job engine.JobID, r engine.Request, bare, now *capacity, spans []sp
 		}
 		return a.end.Compare(b.end)
 	})
-	for i := 0; i < len(spans) && !rv.later.room(r); {
-		end := spans[i].end
-		for ; i < len(spans) && spans[i].end.Equal(end); i++ {
-			rv.later.remove(spans[i].claim)
-		}
-		rv.shadow = end
-		if end.After(rv.visit.now) {
-			rv.later.visit = rv.visit.at(end)
-		}
-	}
-	rv.mark()
-	return rv
+	return order
 }
 
 // until is when the blocked job can start, for people: zero when unknown or any moment.

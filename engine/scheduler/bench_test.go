@@ -80,3 +80,31 @@ func busyBox(t testing.TB, n int) Snapshot {
 	}
 	return s
 }
+
+// BenchmarkComputePreempt has eight cards in seven shares each, jobs on them that may be stopped, and a hundred people
+// whose critical and high jobs, half of the queue, look for victims: in vain, which takes longest, and with success.
+func BenchmarkComputePreempt(b *testing.B) {
+	for _, loss := range []float64{0, -1} {
+		for _, n := range []int{1000, 10_000, 100_000} {
+			s := busyBox(b, n)
+			s.Held, s.Shares = nil, map[uint32]Share{}
+			for i := range 56 {
+				s.Held = append(s.Held, Held{Job: engine.JobID(i + 1), Class: engine.Low, End: epoch.Add(time.Duration(i+10) * time.Hour),
+					Started: epoch.Add(-time.Duration(i+1) * time.Hour), Allocation: engine.Allocation{State: engine.Active, CPUs: 1,
+						Grants: []engine.Grant{{Device: device(fmt.Sprint(i % 8)), Memory: 11 * engine.GiB, Fraction: 1. / 7}}}})
+			}
+			for i := range s.Pending {
+				s.Pending[i].Owner = uint32(i % 100)
+				s.Shares[uint32(i%100)] = Share{Usage: float64(i % 7 * 1000)}
+			}
+			p := preempting()
+			p.Loss, p.LossPerWait = loss, 0
+			b.Run(fmt.Sprintf("loss%g/%d", loss, n), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					Compute(s, p, epoch)
+				}
+			})
+		}
+	}
+}

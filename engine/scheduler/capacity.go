@@ -15,9 +15,14 @@ type card struct {
 	committed engine.Bytes // sum of max(promised, actual) of jobs, and foreign use
 	grants    int          // allocations on it
 	wholes    int          // of them whole
+	// leaving is the part of committed that victims free soon, and owed what their preemptors get then.
+	leaving, owed          engine.Bytes
+	owedGrants, owedWholes int
 }
 
-func (c *card) free() engine.Bytes { return max(0, c.Usable-c.committed) }
+func (c *card) free() engine.Bytes {
+	return max(0, c.Usable-c.committed-max(0, c.owed-c.leaving))
+}
 
 // usable says whether anything could be put on it now.
 func (c *card) usable() bool { return c.Unavailable == "" && !c.ForeignBusy }
@@ -38,11 +43,13 @@ type cardClaim struct {
 
 // capacity is what the box has and what is taken: now, or at some later moment in a what-if.
 type capacity struct {
-	cards     []card // by index, then ID
-	suitable  int    // cards that can serve whole or shared requests at all
-	total     host   // 0: unknown, not limited
-	used      host
-	threshold engine.Bytes
+	cards    []card // by index, then ID
+	suitable int    // cards that can serve whole or shared requests at all
+	total    host   // 0: unknown, not limited
+	used     host
+	// As on a card: what victims free soon, and what their preemptors get.
+	leaving, owed host
+	threshold     engine.Bytes
 	// windows says that any card is promised to people; visit is for whom, and when, the box is looked at.
 	windows bool
 	visit   visit
@@ -126,6 +133,48 @@ func (c *capacity) change(cl claim, sign int) {
 	}
 }
 
+// leave marks a claim, which still counts, as one of a victim, or (-1) takes the mark off.
+func (c *capacity) leave(cl claim, sign int) {
+	c.leaving.milli += int64(sign) * cl.milli
+	c.leaving.memory += engine.Bytes(sign) * cl.memory
+	for _, g := range cl.cards {
+		if !g.stray {
+			c.cards[g.card].leaving += engine.Bytes(sign) * g.amount
+		}
+	}
+}
+
+// promise keeps a claim for a preemptor beside what its victims still hold, or (-1) lets it go.
+func (c *capacity) promise(cl claim, sign int) {
+	c.owed.milli += int64(sign) * cl.milli
+	c.owed.memory += engine.Bytes(sign) * cl.memory
+	for _, g := range cl.cards {
+		d := &c.cards[g.card]
+		d.owed += engine.Bytes(sign) * g.amount
+		d.owedGrants += sign
+		if g.whole {
+			d.owedWholes += sign
+		}
+	}
+}
+
+// seenBy has the box looked at for a visit.
+func (c *capacity) seenBy(v visit) *capacity {
+	c.visit = v
+	return c
+}
+
+// unowed is the box without what is promised to preemptors.
+func (c *capacity) unowed() *capacity {
+	o := c.clone()
+	o.owed = host{}
+	for i := range o.cards {
+		d := &o.cards[i]
+		d.owed, d.owedGrants, d.owedWholes = 0, 0, 0
+	}
+	return o
+}
+
 // shut is the window that keeps a card from the visit; nil when none does.
 func (c *capacity) shut(d *card) *Window {
 	for i := range d.Windows {
@@ -141,22 +190,22 @@ func (c *capacity) open(d *card) bool { return d.usable() && (len(d.Windows) == 
 
 // wholeFree says whether a card can be given whole.
 func (c *capacity) wholeFree(d *card) bool {
-	return c.open(d) && d.grants == 0 && d.Foreign <= c.threshold
+	return c.open(d) && d.grants+d.owedGrants == 0 && d.Foreign <= c.threshold
 }
 
 // shareFits says whether a share of so many bytes fits on a card.
 func (c *capacity) shareFits(d *card, need engine.Bytes) bool {
-	return c.open(d) && !d.WholeOnly && d.wholes == 0 && need > 0 && need <= d.free()
+	return c.open(d) && !d.WholeOnly && d.wholes+d.owedWholes == 0 && need > 0 && need <= d.free()
 }
 
 // hostFree is what is left of the host; without a known total there is no end to it.
 func (c *capacity) hostFree() host {
 	f := host{math.MaxInt64, math.MaxInt64}
 	if c.total.milli > 0 {
-		f.milli = max(0, c.total.milli-c.used.milli)
+		f.milli = max(0, c.total.milli-c.used.milli-max(0, c.owed.milli-c.leaving.milli))
 	}
 	if c.total.memory > 0 {
-		f.memory = max(0, c.total.memory-c.used.memory)
+		f.memory = max(0, c.total.memory-c.used.memory-max(0, c.owed.memory-c.leaving.memory))
 	}
 	return f
 }
@@ -206,3 +255,12 @@ func (c *capacity) part(need engine.Bytes, d *card) float64 {
 
 // wholePart is how much of all the box's GPUs n cards are.
 func (c *capacity) wholePart(n int) float64 { return float64(n) / float64(max(1, c.suitable)) }
+
+// partOf is how much of all the box's GPUs a claim for a request is.
+func (c *capacity) partOf(r engine.Request, cl claim) float64 {
+	if r.IsShare() {
+		g := cl.cards[0]
+		return c.part(g.amount, &c.cards[g.card])
+	}
+	return c.wholePart(r.GPUs)
+}

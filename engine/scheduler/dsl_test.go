@@ -20,8 +20,9 @@ var epoch = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 //	gpu 0 40 [foreign=2] [busy] [away] [mig]
 //	account 0 [gpus=2] [jobs=3] [cpus=4] [ram=8]
 //	window 0 course from=1h to=3h for=7,8     on card 0; for nobody it is a drain
-//	held 1 0=40w,1=10 [end=2h] [stopping] [releasing] [actual=0:12] [cpus=4] [mem=8] [acc=0,1]
-//	job 7 medium gpus=1|mem=10|frac=0.5 [limit=1h] [age=3h] [cpus=2] [ram=4] [wait=Held] [after=1h] [of=7] [acc=0,1]
+//	share 7 usage=3600 [weight=2]             of the person 7; without such a line there are no shares
+//	held 1 0=40w,1=10 [low] [ran=2h] [for=7] [checkpoints] [every=10m] [preempted=2] [of=7] [end=2h] [stopping] [releasing] [actual=0:12] [cpus=4] [mem=8] [acc=0,1]
+//	job 7 medium gpus=1|mem=10|frac=0.5 [limit=1h] [age=3h] [cpus=2] [ram=4] [wait=Held] [after=1h] [of=7] [acc=0,1] [promised]
 func box(t testing.TB, text string) Snapshot {
 	t.Helper()
 	s := Snapshot{DevicesKnown: true}
@@ -42,6 +43,11 @@ func box(t testing.TB, text string) Snapshot {
 			s.DevicesKnown = false
 		case "gpu":
 			s.Devices = append(s.Devices, gpuLine(t, f, opt))
+		case "share":
+			if s.Shares == nil {
+				s.Shares = map[uint32]Share{}
+			}
+			s.Shares[uint32(num(t, f[1]))] = Share{Usage: num(t, opt["usage"]), Weight: num(t, opt["weight"])}
 		case "account":
 			s.Accounts = append(s.Accounts, accountLine(t, f, opt))
 		case "window":
@@ -131,6 +137,17 @@ func heldLine(t testing.TB, s Snapshot, f []string, opt map[string]string) Held 
 	if _, ok := opt["releasing"]; ok {
 		h.Allocation.State = engine.Releasing
 	}
+	for _, c := range engine.Classes {
+		if _, ok := opt[c.String()]; ok {
+			h.Class = c
+		}
+	}
+	if v, ok := opt["ran"]; ok {
+		h.Started = epoch.Add(-dur(t, v))
+	}
+	_, h.Checkpoints = opt["checkpoints"]
+	h.CheckpointEvery, h.Preemptions = dur(t, opt["every"]), int(num(t, opt["preempted"]))
+	h.For, h.Owner = engine.JobID(num(t, opt["for"])), uint32(num(t, opt["of"]))
 	_, h.Stopping = opt["stopping"]
 	h.Accounts = ints(t, opt["acc"])
 	if index, amount, ok := strings.Cut(opt["actual"], ":"); ok {
@@ -149,6 +166,7 @@ func jobLine(t testing.TB, f []string, opt map[string]string) Pending {
 	j.Request = engine.Request{GPUs: int(num(t, opt["gpus"])), GPUMemory: gib(t, opt["mem"]),
 		GPUFraction: engine.Fraction(num(t, opt["frac"])), CPUs: engine.CPUs(num(t, opt["cpus"])), Memory: gib(t, opt["ram"])}
 	j.Owner, j.Accounts = uint32(num(t, opt["of"])), ints(t, opt["acc"])
+	_, j.Promised = opt["promised"]
 	if v, ok := opt["after"]; ok {
 		j.NotBefore = epoch.Add(dur(t, v))
 	}
@@ -188,12 +206,17 @@ func dur(t testing.TB, s string) time.Duration {
 //	7 start 0=40GiB* 1=40GiB* cpus=4 mem=8GiB     * whole
 //	8 WaitingForDevice 2/1 devices until 2h0m0s
 //	9 BlockedByPriority behind 8 until 2h0m0s
+//
+// with who is stopped for whom before all.
 func show(p Plan) string {
 	starts := map[engine.JobID]engine.Allocation{}
 	for _, s := range p.Start {
 		starts[s.Job] = s.Allocation
 	}
 	var b strings.Builder
+	for _, v := range p.Preempt {
+		fmt.Fprintf(&b, "stop %d for %d\n", v.Victim, v.For)
+	}
 	for _, id := range p.Order {
 		if a, ok := starts[id]; ok {
 			fmt.Fprintf(&b, "%d start%s\n", id, showAllocation(a))
@@ -258,6 +281,11 @@ type row struct{ name, box, want string }
 
 func checkRows(t *testing.T, rows []row) {
 	t.Helper()
+	checkRowsUnder(t, DefaultPolicy(), rows)
+}
+
+func checkRowsUnder(t *testing.T, p Policy, rows []row) {
+	t.Helper()
 	names := []string{}
 	for _, r := range rows {
 		if slices.Contains(names, r.name) {
@@ -265,7 +293,7 @@ func checkRows(t *testing.T, rows []row) {
 		}
 		names = append(names, r.name)
 		t.Run(r.name, func(t *testing.T) {
-			got := show(Compute(box(t, r.box), DefaultPolicy(), epoch))
+			got := show(Compute(box(t, r.box), p, epoch))
 			if want := lines(r.want); got != want {
 				t.Errorf("got\n%swant\n%s", got, want)
 			}

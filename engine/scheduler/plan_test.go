@@ -24,17 +24,22 @@ func TestOrder(t *testing.T) {
 			4 WaitingForDevice 1/0 devices
 			8 WaitingForDevice 1/0 devices
 			9 WaitingForDevice 1/0 devices`},
-		{"ageing lifts a class at a time, never above high", `
+		{"ageing lifts a class at a time; past high only critical goes before, and age alone counts", `
 			gpu 0 40
+			share 5 usage=1000
 			job 1 critical gpus=1
-			job 2 high gpus=1 age=1h
-			job 3 low gpus=1 age=12h
-			job 4 medium gpus=1 age=11h
-			job 5 low gpus=1 age=11h
-			job 6 low gpus=1 age=36h
-			job 7 medium gpus=1 age=999h`, `
+			job 2 high gpus=1
+			job 3 low gpus=1 age=48h
+			job 4 medium gpus=1 age=47h
+			job 5 low gpus=1 age=47h
+			job 6 low gpus=1 age=288h
+			job 7 medium gpus=1 age=999h of=5
+			job 8 high gpus=1 age=24h
+			job 9 critical gpus=1 age=999h of=5`, `
 			1 start 0=40GiB*
+			9 WaitingForDevice 1/0 devices
 			7 WaitingForDevice 1/0 devices
+			8 WaitingForDevice 1/0 devices
 			6 WaitingForDevice 1/0 devices
 			2 WaitingForDevice 1/0 devices
 			3 WaitingForDevice 1/0 devices

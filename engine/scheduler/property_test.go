@@ -55,8 +55,7 @@ func drawRequest(t *rapid.T) (r engine.Request) {
 
 // drawWorld is a random box with work on it and a queue of jobs that all can run there one day.
 func drawWorld(t *rapid.T) *world {
-	w := &world{policy: DefaultPolicy(), now: epoch, ends: map[engine.JobID]time.Time{},
-		lasts: map[engine.JobID]time.Duration{}, began: map[engine.JobID]time.Time{}}
+	w := newWorld(DefaultPolicy())
 	w.DevicesKnown = true
 	w.Devices = drawDevices(t)
 	w.HostCPUs = rapid.SampledFrom([]engine.CPUs{0, 2, 16, 64}).Draw(t, "host cpus")
@@ -96,7 +95,10 @@ func (w *world) hold(t *rapid.T, id engine.JobID) {
 		return
 	}
 	limit := time.Duration(rapid.IntRange(0, 5).Draw(t, "left")) * time.Hour
-	h := Held{Job: id, Allocation: a, Stopping: rapid.IntRange(0, 9).Draw(t, "stopping") == 9}
+	h := Held{Job: id, Allocation: a, Stopping: rapid.IntRange(0, 9).Draw(t, "stopping") == 9,
+		Class: rapid.SampledFrom(engine.Classes).Draw(t, "held class"), Preemptions: rapid.IntRange(0, 7).Draw(t, "preemptions"),
+		Started:     epoch.Add(-time.Duration(rapid.IntRange(0, 90).Draw(t, "ran")) * time.Minute),
+		Checkpoints: rapid.IntRange(0, 2).Draw(t, "checkpoints") == 2}
 	if limit > 0 {
 		h.End = epoch.Add(limit)
 	}
@@ -205,7 +207,7 @@ func TestPlanIsComplete(t *testing.T) {
 			after.Held = append(after.Held, Held{Job: st.Job, Allocation: st.Allocation})
 		}
 		for id, why := range p.Reasons {
-			if _, _, fits := Fits(after, request(w.Snapshot, id), w.policy); fits && why.Code != engine.BlockedByPriority {
+			if _, _, fits := Fits(after, request(w.Snapshot, id), w.policy); fits && why.Code != engine.BlockedByPriority && why.Code != engine.WaitingForPreempted {
 				t.Fatalf("job %d fits, but: %s", id, showReason(why))
 			}
 		}
@@ -321,6 +323,8 @@ func (w *world) without(head engine.JobID, p Plan) *world {
 	o.Pending = slices.DeleteFunc(o.Pending, func(j Pending) bool { return j.Job != head })
 	at := slices.Index(p.Order, head)
 	o.Held = slices.DeleteFunc(o.Held, func(h Held) bool { return slices.Index(p.Order, h.Job) > at })
+	o.policy.By, o.again = 0, time.Time{}
+	o.requeue, o.asked, o.stopped = map[engine.JobID]Held{}, map[engine.JobID]Pending{}, map[engine.JobID]int{}
 	o.ends = map[engine.JobID]time.Time{}
 	for k, v := range w.ends {
 		o.ends[k] = v
@@ -343,21 +347,30 @@ func TestEverythingRunsInTheEnd(t *testing.T) {
 	})
 }
 
-// A low job that needs the whole box runs soon after it has aged to high, whatever stream of small high jobs comes.
-func TestAStreamDoesNotStarve(t *testing.T) {
-	w := &world{policy: DefaultPolicy(), now: epoch, ends: map[engine.JobID]time.Time{},
-		lasts: map[engine.JobID]time.Duration{}, began: map[engine.JobID]time.Time{}}
-	w.Snapshot = box(t, "gpu 0 40\ngpu 1 40\njob 1 low gpus=2 limit=1h")
-	w.lasts[1] = time.Hour
-	for i := range 400 {
-		j := Pending{Job: engine.JobID(i + 2), Class: engine.High, Request: engine.Request{GPUs: 1}, TimeLimit: time.Hour,
-			Queued: epoch.Add(time.Duration(i) * 15 * time.Minute)}
-		w.lasts[j.Job] = time.Hour
-		w.arrivals = append(w.arrivals, j)
-	}
-	for w.plan(); w.began[1].IsZero() && w.step(); w.plan() {
-	}
-	if got := w.began[1].Sub(epoch); got < 36*time.Hour || got > 38*time.Hour {
-		t.Errorf("began after %s, want within two hours of the 36 that take low to high", got)
+// A job that needs the whole box gets it within the longest wait of its class and a job's length, whatever stream of
+// small high jobs, of people who had less of the machine, comes meanwhile.
+func TestNobodyWaitsWithoutBound(t *testing.T) {
+	for class, want := range map[engine.Class]time.Duration{engine.Low: 13 * 24 * time.Hour, engine.Medium: 11 * 24 * time.Hour,
+		engine.High: 24 * time.Hour} {
+		w := newWorld(DefaultPolicy())
+		if got, ok := w.policy.LongestWait(class); !ok || got != want {
+			t.Errorf("%s: the longest wait is %s, %v, want %s", class, got, ok, want)
+		}
+		w.Snapshot = box(t, "gpu 0 40\ngpu 1 40\nshare 1 usage=1e9\njob 1 "+class.String()+" gpus=2 limit=1h of=1")
+		w.lasts[1] = time.Hour
+		for i := range int(want/(15*time.Minute)) + 100 {
+			j := Pending{Job: engine.JobID(i + 2), Class: engine.High, Request: engine.Request{GPUs: 1}, TimeLimit: time.Hour,
+				Queued: epoch.Add(time.Duration(i) * 15 * time.Minute), Owner: uint32(2 + i%5)}
+			w.lasts[j.Job] = time.Hour
+			w.arrivals = append(w.arrivals, j)
+			if i%100 == 99 { // or the queue would only grow
+				w.arrivals = w.arrivals[:len(w.arrivals)-50]
+			}
+		}
+		for w.plan(); w.began[1].IsZero() && w.step(); w.plan() {
+		}
+		if got := w.began[1].Sub(epoch); got < want-24*time.Hour || got > want+2*time.Hour {
+			t.Errorf("%s: began after %s, want about %s", class, got, want)
+		}
 	}
 }

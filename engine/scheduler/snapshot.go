@@ -22,6 +22,10 @@ type Snapshot struct {
 	Pending []Pending
 	// Accounts are the quotas that jobs count against.
 	Accounts []Account
+	// Shares are what owners, by uid, had of the machine so far; who is not there had nothing. nil leaves fair share out.
+	Shares map[uint32]Share
+	// Preempted are the times of automatic preemptions, for the bound per hour. Older ones do no harm.
+	Preempted []time.Time
 }
 
 // Account is somebody, or the members of a group together, whose jobs may hold so much at once.
@@ -79,6 +83,16 @@ type Held struct {
 	Actual map[engine.DeviceID]engine.Bytes
 	// Stopping says that the job was told to stop: its devices are expected free at any moment.
 	Stopping bool
+	// For is the pending job that it was stopped for: what it frees is that job's and nobody else's. 0 is none.
+	For engine.JobID
+	// Started is when its program began; zero before.
+	Started time.Time
+	// Checkpoints says that the job saves its work when it is told to stop, or every CheckpointEvery, so that a later
+	// attempt goes on from there.
+	Checkpoints     bool
+	CheckpointEvery time.Duration
+	// Preemptions is how often it was preempted.
+	Preemptions int
 	// End is when its time limit ends it; zero when unknown.
 	End time.Time
 	// Accounts are those in Snapshot.Accounts that it counts against.
@@ -99,6 +113,9 @@ type Pending struct {
 	// Wait keeps it out for a reason outside the scheduler (preparing, held, no agent) and is passed on with WaitDetail.
 	Wait       engine.ReasonCode
 	WaitDetail string
+	// Promised says that jobs were stopped for it: what they freed is kept for it, also once they are gone, and it goes
+	// before all others.
+	Promised bool
 	// Accounts are those in Snapshot.Accounts that it counts against.
 	Accounts []int
 }
@@ -112,7 +129,17 @@ type Plan struct {
 	// Reasons has every pending job that does not start. Free is what was left when its turn came, for a share on the
 	// best card that could ever hold it; Until is when the first blocked job can start, where that is known.
 	Reasons map[engine.JobID]engine.Reason
+	// Preempt are the running jobs to stop, and for whom; in the order of those.
+	Preempt []Preempt
+	// Estimates are when the first pending jobs should start (Policy.Estimates), where that can be told: from the time
+	// limits of what runs and waits, if nothing comes before them in the queue.
+	Estimates map[engine.JobID]time.Time
+	// Again is when a plan has to be made even if nothing happens until then: a wait passes its threshold. Zero is never.
+	Again time.Time
 }
+
+// Preempt is a running job to stop, and the pending job that gets its place.
+type Preempt struct{ Victim, For engine.JobID }
 
 // Start is one job to start, with what to grant it.
 type Start struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -71,21 +70,16 @@ func (w *writer) trimNotices(last int64, n *Notice) error {
 const waitsToldKey = "waits_told"
 
 // SetWaitsTold notes that whoever waits since then or longer has been told so.
-func SetWaitsTold(t time.Time) Change { return Change{waitsTold: t} }
+func SetWaitsTold(t time.Time) Change {
+	return Change{meta: &meta{waitsToldKey, t.UTC().Format(time.RFC3339Nano)}}
+}
 
 // WaitsTold is what SetWaitsTold noted last; zero for nothing.
 func (s *Store) WaitsTold(ctx context.Context) (t time.Time, err error) {
-	err = s.view(ctx, func(tx *sql.Tx) error {
-		var text string
-		switch err := tx.QueryRowContext(ctx, `SELECT value FROM meta WHERE key = ?`, waitsToldKey).Scan(&text); {
-		case errors.Is(err, sql.ErrNoRows):
-			return nil
-		case err != nil:
-			return explain(err)
-		}
+	text, err := s.meta(ctx, waitsToldKey)
+	if err == nil && text != "" {
 		t, err = time.Parse(time.RFC3339Nano, text)
-		return err
-	})
+	}
 	if err != nil {
 		return t, fmt.Errorf("read which waits were told: %w", err)
 	}

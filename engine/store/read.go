@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 
@@ -133,4 +134,16 @@ func query[T any](ctx context.Context, tx *sql.Tx, q string, args ...any) ([]T, 
 		out = append(out, v)
 	}
 	return out, explain(rows.Err())
+}
+
+// meta reads one value that is kept under a name; empty when there is none.
+func (s *Store) meta(ctx context.Context, key string) (text string, err error) {
+	err = s.view(ctx, func(tx *sql.Tx) error {
+		err := tx.QueryRowContext(ctx, `SELECT value FROM meta WHERE key = ?`, key).Scan(&text)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return explain(err)
+	})
+	return text, err
 }

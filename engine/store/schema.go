@@ -16,7 +16,7 @@ const applicationID = 0x67707470
 
 // migrations bring a file from version n to n+1; entry 0 makes a new one. A released entry never changes. What is
 // queried has a column; the body is the noun as JSON, and is what is read back.
-var migrations = []string{schemaV1, schemaV2, schemaV3, schemaV4, schemaV5}
+var migrations = []string{schemaV1, schemaV2, schemaV3, schemaV4, schemaV5, schemaV6}
 
 // AUTOINCREMENT keeps ids from being used again after rows are deleted. Foreign keys are checked at commit, so that the
 // order of changes within one call does not matter. Times are milliseconds since 1970.
@@ -109,6 +109,17 @@ CREATE TABLE notice_read (
 	uid     INTEGER NOT NULL,
 	owner   TEXT    NOT NULL,
 	through INTEGER NOT NULL,
+	PRIMARY KEY (uid, owner)
+) WITHOUT ROWID;
+`
+
+// What somebody has used outlives their jobs.
+const schemaV6 = `
+CREATE TABLE usage (
+	uid         INTEGER NOT NULL,
+	owner       TEXT    NOT NULL,
+	gpu_seconds REAL    NOT NULL,
+	at          TEXT    NOT NULL,
 	PRIMARY KEY (uid, owner)
 ) WITHOUT ROWID;
 `

@@ -17,16 +17,20 @@ import (
 // maxBatch bounds how many calls share one transaction, so that the first of them does not wait for too many others.
 const maxBatch = 256
 
-// Change is one row to store. Make it with PutJob, PutAttempt, AddEvent, AddAudit or AddNotice.
+// Change is one row to store. Make it with PutJob, PutAttempt, AddEvent, AddAudit, AddNotice, PutUsage, SetWaitsTold or
+// SetPreempted.
 type Change struct {
 	job     *engine.Job
 	attempt *engine.Attempt
 	event   *engine.Event
 	audit   *engine.AuditEntry
 	notice  *Notice
-	// waitsTold is set by SetWaitsTold.
-	waitsTold time.Time
+	usage   *Usage
+	meta    *meta
 }
+
+// meta is one value that is kept under a name.
+type meta struct{ key, value string }
 
 // PutJob stores a job, over the one with the same id.
 func PutJob(j engine.Job) Change { return Change{job: &j} }
@@ -67,8 +71,10 @@ func (c Change) row() (row, error) {
 		return auditRow(c.audit)
 	case c.notice != nil:
 		return noticeRow(c.notice)
-	case !c.waitsTold.IsZero():
-		return row{stmt: func(w *writer) *sql.Stmt { return w.setMeta }, args: []any{waitsToldKey, c.waitsTold.UTC().Format(time.RFC3339Nano)}}, nil
+	case c.usage != nil:
+		return usageRow(c.usage)
+	case c.meta != nil:
+		return row{stmt: func(w *writer) *sql.Stmt { return w.setMeta }, args: []any{c.meta.key, c.meta.value}}, nil
 	}
 	return row{}, fmt.Errorf("empty change")
 }
@@ -136,10 +142,12 @@ func subject(c Change) string {
 		return "audit entry of " + c.audit.User.Name
 	case c.notice != nil:
 		return "notice about job " + c.notice.Job.String()
-	case c.event == nil:
-		return "which waits were told"
+	case c.event != nil:
+		return "event of job " + c.event.Job.String()
+	case c.usage != nil:
+		return "usage of " + c.usage.Owner.Name
 	}
-	return "event of job " + c.event.Job.String()
+	return c.meta.key
 }
 
 func (s *Store) raiseCounter(to int64) {
@@ -209,7 +217,7 @@ func gather(first *write, waiting <-chan *write) []*write {
 type writer struct {
 	conn                                   *sql.Conn
 	putJob, putAttempt, addEvent, addAudit *sql.Stmt
-	addNotice, setMeta                     *sql.Stmt
+	addNotice, putUsage, setMeta           *sql.Stmt
 	log                                    *slog.Logger
 	commits                                atomic.Int64 // transactions committed
 	reserve                                *reserve
@@ -231,6 +239,7 @@ func newWriter(ctx context.Context, conn *sql.Conn, r *reserve, o Options) (*wri
 			SELECT ?1, coalesce(max(n), 0) + 1, ?2 FROM event WHERE job = ?1`},
 		{&w.addAudit, `INSERT INTO audit(time, uid, name, owner_uid, owner, body) VALUES (?, ?, ?, ?, ?, ?)`},
 		{&w.addNotice, insertNotice},
+		{&w.putUsage, putUsage},
 		{&w.setMeta, `INSERT INTO meta(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2`},
 	} {
 		var err error
@@ -249,7 +258,7 @@ func newWriter(ctx context.Context, conn *sql.Conn, r *reserve, o Options) (*wri
 // close lets go of the statements first: while one is open, SQLite keeps the connection and leaves its log behind.
 func (w *writer) close() error {
 	var errs []error
-	for _, s := range []*sql.Stmt{w.putJob, w.putAttempt, w.addEvent, w.addAudit, w.addNotice, w.setMeta} {
+	for _, s := range []*sql.Stmt{w.putJob, w.putAttempt, w.addEvent, w.addAudit, w.addNotice, w.putUsage, w.setMeta} {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}

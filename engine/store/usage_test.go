@@ -1,0 +1,31 @@
+package store
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"gputop/engine"
+)
+
+func TestUsageIsKept(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, Options{})
+	at := time.Date(2030, 1, 2, 3, 4, 5, 600, time.UTC)
+	ann, other := engine.User{UID: 5, Name: "ann"}, engine.User{UID: 5, Name: "another"}
+	apply(t, s, PutUsage(Usage{Owner: ann, GPUSeconds: 1, At: at}), PutUsage(Usage{Owner: other, GPUSeconds: 7, At: at}))
+	apply(t, s, PutUsage(Usage{Owner: ann, GPUSeconds: 2.5, At: at.Add(time.Nanosecond)}), SetPreempted([]time.Time{at}))
+	if err := s.Apply(t.Context(), PutUsage(Usage{GPUSeconds: 1, At: at})); err == nil {
+		t.Error("nobody's usage was kept")
+	}
+	s.Close()
+	s = open(t, dir, Options{})
+	got, err := s.Usages(t.Context())
+	want := []Usage{{ann, 2.5, at.Add(time.Nanosecond)}, {other, 7, at}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if times, err := s.Preempted(t.Context()); err != nil || len(times) != 1 || !times[0].Equal(at) {
+		t.Errorf("preempted %v, %v", times, err)
+	}
+}
