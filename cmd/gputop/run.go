@@ -116,9 +116,6 @@ func (c *cli) run(ctx context.Context, f draft.Fields, r runFlags) error {
 	}
 	spec.Stdin, spec.Tty = r.stdin || r.tty, r.tty
 	spec.Attended = spec.Stdin && !r.keep
-	if err := draft.CheckSpec(spec); err != nil && len(spec.Command) > 0 {
-		return typed(err)
-	}
 	resp, err := client.Submit(ctx, api.SubmitRequest{Spec: spec})
 	if err != nil {
 		return fmt.Errorf("the job was not queued: %w", err)
@@ -295,7 +292,12 @@ func (c *cli) attach(ctx context.Context, client *api.Client, j api.Job) (detach
 	if err := c.printOutput(ctx, client, j.ID); err != nil && !passing(err) {
 		return false, err
 	}
-	cmd, err := podmanCommand("attach", "--detach-keys", "ctrl-p,ctrl-q", "--sig-proxy=false", target.ContainerID)
+	me, err := caller()
+	if err != nil {
+		return false, err
+	}
+	// It is ended below, and not by ctx: a terminal is given back in order.
+	cmd, err := me.podman(context.WithoutCancel(ctx), "attach", "--detach-keys", "ctrl-p,ctrl-q", "--sig-proxy=false", target.ContainerID)
 	if err != nil {
 		return false, err
 	}
@@ -314,7 +316,7 @@ func (c *cli) attach(ctx context.Context, client *api.Client, j api.Job) (detach
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	select {
-	case <-done: // its exit code is the program's, and the daemon's record says more
+	case err = <-done:
 	case <-ctx.Done():
 		if j.Tty {
 			_ = cmd.Process.Signal(syscall.SIGHUP)
@@ -325,12 +327,18 @@ func (c *cli) attach(ctx context.Context, client *api.Client, j api.Job) (detach
 		<-done
 		return false, c.interrupted(client, j.ID)
 	}
-	return stillRuns(target.ContainerID), nil
+	switch {
+	case !me.stillRuns(context.WithoutCancel(ctx), target.ContainerID):
+		return false, nil // podman's exit code may be the program's, and the daemon's record says more
+	case err != nil:
+		return false, fmt.Errorf("job %s goes on, but podman attach failed: %w; come back with: gputop attach %s", j.ID, err, j.ID)
+	}
+	return true, nil
 }
 
 // stillRuns asks the owner's Podman, for the daemon may hear of an end a moment later.
-func stillRuns(container string) bool {
-	cmd, err := podmanCommand("container", "inspect", "--format", "{{.State.Running}}", container)
+func (o owner) stillRuns(ctx context.Context, container string) bool {
+	cmd, err := o.podman(ctx, "container", "inspect", "--format", "{{.State.Running}}", container)
 	if err != nil {
 		return false
 	}
