@@ -277,7 +277,7 @@ func (c *cli) undrainCommand() *cobra.Command {
 				if len(left) == 0 {
 					return c.write("No GPU is drained any more.\n")
 				}
-				return c.write(fmt.Sprintf("Done; %s drained still: see gputop reserve.\n", engine.Count(float64(len(left)), "other set")))
+				return c.write(fmt.Sprintf("Done; %s drained still: see gputop reserve.\n", engine.Count(len(left), "other set")))
 			})
 		},
 	}
