@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"gputop/engine"
 	"gputop/engine/api"
 )
 
@@ -20,12 +21,8 @@ func (c *cli) execCommand() *cobra.Command {
 		Args:              usageArgs(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: c.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := jobIDs(args[:1])
-			if err != nil {
-				return err
-			}
 			var target api.ExecTarget
-			err = c.ask(cmd.Context(), func(ctx context.Context, client *api.Client) (err error) {
+			err := c.askJobs(cmd.Context(), args[:1], func(ctx context.Context, client *api.Client, ids []engine.JobID) (err error) {
 				target, err = client.Exec(ctx, ids[0])
 				return err
 			})

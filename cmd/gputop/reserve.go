@@ -126,9 +126,7 @@ func (c *cli) reserve(cmd *cobra.Command, r api.ReserveRequest, s timeSpan, gpus
 		if err != nil {
 			return err
 		}
-		for _, w := range out.Warnings {
-			fmt.Fprintf(c.err, "gputop: note: %s\n", termsafe.Text(w))
-		}
+		c.note(out.Warnings...)
 		if c.json {
 			return c.printJSON(struct {
 				Version int `json:"version"`

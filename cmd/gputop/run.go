@@ -72,61 +72,49 @@ func (c *cli) attachCommand() *cobra.Command {
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
-			if err != nil {
-				return err
-			}
-			client, err := c.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			d, err := client.Show(cmd.Context(), ids[0])
-			switch {
-			case err != nil:
-				return err
-			case !d.Mine:
-				return &api.Error{Code: api.CodeForbidden, Message: fmt.Sprintf("job %s belongs to %s; only its owner may attach to it", d.ID, d.Owner)}
-			case d.State.Final():
-				return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s has already ended: %s", d.ID, d.State), Hint: "Its output: gputop logs " + d.ID.String()}
-			case !d.Stdin && !d.Tty:
-				return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s has no terminal and no input to attach to", d.ID),
-					Hint: fmt.Sprintf("Its output: gputop logs -f %s; a shell beside it: gputop exec %s", d.ID, d.ID)}
-			case d.Tty && !terminals():
-				return usagef("job %s has a terminal, and this is none", d.ID)
-			}
-			return c.beThere(cmd.Context(), client, d.Job)
+			return c.withJobs(cmd.Context(), args, c.comeBack)
 		},
 	}
 }
 
+// comeBack attaches to a job, if there is something to attach to.
+func (c *cli) comeBack(ctx context.Context, client *api.Client, ids []engine.JobID) error {
+	d, err := client.Show(ctx, ids[0])
+	switch {
+	case err != nil:
+		return err
+	case !d.Mine:
+		return &api.Error{Code: api.CodeForbidden, Message: fmt.Sprintf("job %s belongs to %s; only its owner may attach to it", d.ID, d.Owner)}
+	case d.State.Final():
+		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s has already ended: %s", d.ID, d.State), Hint: "Its output: gputop logs " + d.ID.String()}
+	case !d.Stdin && !d.Tty:
+		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s has no terminal and no input to attach to", d.ID),
+			Hint: fmt.Sprintf("Its output: gputop logs -f %s; a shell beside it: gputop exec %s", d.ID, d.ID)}
+	case d.Tty && !terminals():
+		return usagef("job %s has a terminal, and this is none", d.ID)
+	}
+	return c.beThere(ctx, client, d.Job)
+}
+
 func (c *cli) run(ctx context.Context, f draft.Fields, r runFlags) error {
-	client, err := c.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	info, err := client.Info(ctx)
-	if err != nil {
-		return err
-	}
-	spec, err := draft.Build(f, draft.Defaults(info.DefaultsFor(f.Profile)), callerHere())
-	if err != nil {
-		return typed(err)
-	}
-	spec.Stdin, spec.Tty = r.stdin || r.tty, r.tty
-	spec.Attended = spec.Stdin && !r.keep
-	resp, err := client.Submit(ctx, api.SubmitRequest{Spec: spec})
-	if err != nil {
-		return fmt.Errorf("the job was not queued: %w", err)
-	}
-	if note := notFound(info, spec); note != "" {
-		resp.Warnings = append(resp.Warnings, note)
-	}
-	for _, w := range resp.Warnings {
-		fmt.Fprintf(c.err, "gputop: note: %s\n", termsafe.Text(w))
-	}
-	return c.beThere(ctx, client, resp.Job)
+	return c.with(ctx, func(ctx context.Context, client *api.Client) error {
+		info, err := client.Info(ctx)
+		if err != nil {
+			return err
+		}
+		spec, err := draft.Build(f, draft.Defaults(info.DefaultsFor(f.Profile)), callerHere())
+		if err != nil {
+			return typed(err)
+		}
+		spec.Stdin, spec.Tty = r.stdin || r.tty, r.tty
+		spec.Attended = spec.Stdin && !r.keep
+		resp, err := queued(ctx, client, info, api.SubmitRequest{Spec: spec})
+		if err != nil {
+			return err
+		}
+		c.note(resp.Warnings...)
+		return c.beThere(ctx, client, resp.Job)
+	})
 }
 
 // beThere waits for a job's turn, then is its terminal, or passes its output on, until it ends.
