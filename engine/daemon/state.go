@@ -39,6 +39,8 @@ type state struct {
 	ended   []engine.JobID
 	queued  int
 	pending map[uint32]int // queued jobs by uid
+	// owners are those of jobs that are not over, with how many each has.
+	owners map[engine.User]int
 
 	sample     engine.Sample
 	samples    int   // how many came
@@ -63,7 +65,7 @@ type deviceState struct {
 
 func newState(live store.Live, ended []engine.Job) *state {
 	s := &state{jobs: map[engine.JobID]*entry{}, attempts: map[engine.AttemptID]*engine.Attempt{},
-		pending: map[uint32]int{}, devices: map[engine.DeviceID]*deviceState{}}
+		pending: map[uint32]int{}, owners: map[engine.User]int{}, devices: map[engine.DeviceID]*deviceState{}}
 	for _, j := range slices.Backward(ended) {
 		s.jobs[j.ID] = &entry{job: j}
 		s.ended = append(s.ended, j.ID)
@@ -78,6 +80,9 @@ func newState(live store.Live, ended []engine.Job) *state {
 		if j.State.Queued() {
 			s.queued++
 			s.pending[j.Owner.UID]++
+		}
+		if !j.State.Final() {
+			s.owners[j.Owner]++
 		}
 	}
 	for _, a := range live.Attempts {
@@ -100,6 +105,9 @@ func (s *state) put(e *entry, c *change) {
 	}
 	if !e.job.State.Final() && c.job.State.Final() {
 		s.ended = append(s.ended, c.job.ID)
+		if s.owners[c.job.Owner]--; s.owners[c.job.Owner] <= 0 {
+			delete(s.owners, c.job.Owner)
+		}
 		for _, w := range e.waiters {
 			close(w)
 		}
@@ -117,6 +125,7 @@ func (s *state) add(j engine.Job) *entry {
 	s.jobs[j.ID] = e
 	s.queued++
 	s.pending[j.Owner.UID]++
+	s.owners[j.Owner]++
 	return e
 }
 
