@@ -20,17 +20,6 @@ func TestNextFinalStatesAreFinal(t *testing.T) {
 	}
 }
 
-func TestAllocationOnlyForward(t *testing.T) {
-	all := []AllocationState{Granted, Active, Releasing, Released}
-	for i, from := range all {
-		for k, to := range all {
-			if got := NextAllocation(from, to) == nil; got != (k > i) {
-				t.Errorf("NextAllocation(%s, %s) allowed = %v", from, to, got)
-			}
-		}
-	}
-}
-
 func TestJudge(t *testing.T) {
 	now := time.Unix(1000, 0)
 	service := Spec{Restart: RestartUnlessStopped, TimeLimit: time.Hour}

@@ -28,7 +28,7 @@ var (
 // ImageNames are what an image's name stands for, in the order in which it is looked for; the last is what a pull asks
 // for. An image's ID stands for itself.
 func ImageNames(name string) ([]string, error) {
-	if imageID.MatchString(name) {
+	if IsImageID(name) {
 		return []string{name}, nil
 	}
 	rest, err := strings.TrimPrefix(name, "docker://"), error(nil)
@@ -81,10 +81,13 @@ func ImageNames(name string) ([]string, error) {
 	return []string{full}, nil
 }
 
+// IsImageID says whether a name is an image's ID, which means something in one store only.
+func IsImageID(name string) bool { return imageID.MatchString(name) }
+
 // ImageArchive is where below a directory of archives an image with this full name lies: the name's own path, with the
 // tag as the file's name. It is empty for an ID or a digest, which an archive does not keep.
 func ImageArchive(dir, full string) string {
-	if imageID.MatchString(full) || dir == "" || strings.Contains(full, "@") {
+	if IsImageID(full) || dir == "" || strings.Contains(full, "@") {
 		return ""
 	}
 	i := strings.LastIndexByte(full, ':')

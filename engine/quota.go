@@ -27,7 +27,7 @@ func (q Quota) String() string {
 		parts = append(parts, Count(*q.GPUs, "GPU"))
 	}
 	if q.Jobs != nil {
-		parts = append(parts, Count(float64(*q.Jobs), "job"))
+		parts = append(parts, Count(*q.Jobs, "job"))
 	}
 	if q.CPUs != nil {
 		parts = append(parts, Count(float64(*q.CPUs), "CPU"))
@@ -39,9 +39,9 @@ func (q Quota) String() string {
 }
 
 // Count is a number of things, for example "1 GPU" or "2.5 GPUs".
-func Count(n float64, what string) string {
+func Count[N int | int64 | float64](n N, what string) string {
 	if n != 1 {
 		what += "s"
 	}
-	return fmt.Sprintf("%g %s", n, what)
+	return fmt.Sprintf("%v %s", n, what)
 }

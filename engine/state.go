@@ -84,12 +84,3 @@ const (
 
 // Holds says whether the allocation still counts against its devices.
 func (s AllocationState) Holds() bool { return s == Granted || s == Active || s == Releasing }
-
-// NextAllocation says whether an allocation may move from one state to another: forward only.
-func NextAllocation(from, to AllocationState) error {
-	order := map[AllocationState]int{Granted: 1, Active: 2, Releasing: 3, Released: 4}
-	if order[to] > order[from] && order[from] > 0 {
-		return nil
-	}
-	return fmt.Errorf("allocation cannot go from %q to %q", from, to)
-}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	tea "charm.land/bubbletea/v2"
+
+	"gputop/engine"
 )
 
 // Under this size nothing useful can be drawn.
@@ -228,5 +230,5 @@ func (a *app) farewell() string {
 	if n == 1 {
 		verb = "goes"
 	}
-	return fmt.Sprintf("%s of yours %s on without this screen; gputop ls shows them.", plural(n, "job"), verb)
+	return fmt.Sprintf("%s of yours %s on without this screen; gputop ls shows them.", engine.Count(n, "job"), verb)
 }

@@ -221,7 +221,7 @@ func (d *detail) about(p *page, j *api.Job) {
 		p.field("terminal", s.text, "gputop attach "+j.ID.String())
 	}
 	if j.Preemptions > 0 {
-		p.field("preempted", s.text, plural(j.Preemptions, "time"))
+		p.field("preempted", s.text, engine.Count(j.Preemptions, "time"))
 	}
 }
 
@@ -272,7 +272,7 @@ func (d *detail) specOf(p *page) {
 		p.field("restart", s.text, s.clean(string(spec.Restart)))
 	}
 	if spec.Retries > 0 {
-		p.field("retries", s.text, plural(spec.Retries, "time"))
+		p.field("retries", s.text, engine.Count(spec.Retries, "time"))
 	}
 	if spec.Output != "" {
 		p.field("output", s.text, s.clean(spec.Output))

@@ -174,17 +174,9 @@ func requestText(r engine.Request) string {
 	case r.GPUMemory > 0:
 		return r.GPUMemory.String()
 	case r.GPUs > 0:
-		return plural(r.GPUs, "GPU")
+		return engine.Count(r.GPUs, "GPU")
 	}
 	return "no GPU"
-}
-
-// plural is "1 GPU" or "3 GPUs".
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 // firstLine is the text up to the first line break.

@@ -134,7 +134,7 @@ func (p *gpuPanel) card(r *row, g *api.GPU, c gpuColumns) {
 		return
 	}
 	if g.MIGMode && len(g.MIG) > 0 && foreignOn(g, g.UUID) == 0 {
-		text := plural(len(g.MIG), "MIG device")
+		text := engine.Count(len(g.MIG), "MIG device")
 		if c.who < width(text) {
 			text = fmt.Sprintf("%d MIG", len(g.MIG))
 		}

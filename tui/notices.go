@@ -52,7 +52,7 @@ func (e *env) unreadText() string {
 	case n > 99:
 		return "99+ notices"
 	default:
-		return plural(n, "notice")
+		return engine.Count(n, "notice")
 	}
 }
 

@@ -85,7 +85,7 @@ func waitingText(r *engine.Reason) string {
 		}
 		s = fmt.Sprintf("needs %s on one GPU, %s free", engine.Bytes(r.Needed), free)
 	case r.Needed > 0:
-		s = fmt.Sprintf("needs %s, %d free", plural(int(r.Needed), "GPU"), r.Free)
+		s = fmt.Sprintf("needs %s, %d free", engine.Count(r.Needed, "GPU"), r.Free)
 	}
 	if r.Job != 0 {
 		s += fmt.Sprintf("; job #%d holds it", r.Job)

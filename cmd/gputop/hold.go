@@ -13,7 +13,6 @@ import (
 	"gputop/engine"
 	"gputop/engine/api"
 	"gputop/engine/draft"
-	"gputop/engine/termsafe"
 )
 
 func (c *cli) holdCommand() *cobra.Command {
@@ -49,16 +48,10 @@ func (c *cli) requeueCommand() *cobra.Command {
 	cmd.Flags().StringVar(&note, "reason", "", "a sentence for the job's story")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ids, err := jobIDs(args)
-		if err != nil {
-			return err
-		}
-		return c.ask(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+		return c.askJobs(cmd.Context(), args, func(ctx context.Context, client *api.Client, ids []engine.JobID) error {
 			return c.each(ids, func(id engine.JobID) (api.Job, string, error) {
 				r, err := client.Requeue(ctx, id, note)
-				for _, w := range r.Warnings {
-					fmt.Fprintf(c.err, "gputop: note: %s\n", termsafe.Text(w))
-				}
+				c.note(r.Warnings...)
 				if r.Job.ID != id {
 					return r.Job, fmt.Sprintf("Job %s queued: job %s again.\n", r.Job.ID, id), err
 				}
@@ -81,16 +74,12 @@ func (c *cli) updateCommand() *cobra.Command {
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
-			if err != nil {
-				return err
-			}
 			u, err := updateOf(f)
 			if err != nil {
 				return err
 			}
 			u.Reason = note
-			return c.ask(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return c.askJobs(cmd.Context(), args, func(ctx context.Context, client *api.Client, ids []engine.JobID) error {
 				return c.each(ids, func(id engine.JobID) (api.Job, string, error) {
 					j, err := client.Update(ctx, id, u)
 					return j, fmt.Sprintf("Job %s updated.\n", id), err

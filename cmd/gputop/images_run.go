@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"gputop/engine/termsafe"
 )
@@ -47,7 +45,10 @@ func (c *cli) importImage(ctx context.Context, name string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	save := exec.CommandContext(ctx, docker, "image", "save", "--", name)
-	load := o.podman(ctx, "load")
+	load, err := o.podman(ctx, "load")
+	if err != nil {
+		return err
+	}
 	said, saidLoad := &tailWriter{}, &tailWriter{}
 	save.Stderr, load.Stderr = said, saidLoad
 	save.WaitDelay = time.Second
@@ -87,37 +88,12 @@ func dockerHint(said string) string {
 	return said
 }
 
-// owner is the caller, as the caller's Podman knows it. Root has no images for jobs.
-type owner struct{ home, name, runtimeDir string }
-
+// imageOwner is the caller, who is not root: root has no images for jobs.
 func imageOwner() (owner, error) {
 	if os.Getuid() == 0 {
 		return owner{}, errors.New("root runs no jobs: run this as the user whose jobs want the image")
 	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return owner{}, fmt.Errorf("your home directory: %w", err)
-	}
-	o := owner{home: home, name: os.Getenv("USER")}
-	if u, err := user.Current(); err == nil { // where the account's home is, whatever HOME says
-		o.home, o.name = u.HomeDir, u.Username
-	}
-	// The one place that an agent's Podman looks at; another one would be another store.
-	if dir := fmt.Sprintf("/run/user/%d", os.Getuid()); unix.Access(dir, unix.W_OK) == nil {
-		o.runtimeDir = dir
-	}
-	return o, nil
-}
-
-// podman is the caller's own podman as the caller's agent runs it.
-func (o owner) podman(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "podman", args...)
-	cmd.Env = []string{"HOME=" + o.home, "USER=" + o.name, "LOGNAME=" + o.name, "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"}
-	if o.runtimeDir != "" {
-		cmd.Env = append(cmd.Env, "XDG_RUNTIME_DIR="+o.runtimeDir)
-	}
-	cmd.WaitDelay = time.Second
-	return cmd
+	return caller()
 }
 
 func (c *cli) imageLoginCommand() *cobra.Command {
@@ -159,7 +135,10 @@ func (c *cli) login(ctx context.Context, registry, name string, stdin bool) erro
 	if stdin {
 		argv = append(argv, "--password-stdin")
 	}
-	cmd := o.podman(ctx, append(argv, "--", registry)...)
+	cmd, err := o.podman(ctx, append(argv, "--", registry)...)
+	if err != nil {
+		return err
+	}
 	cmd.Env = append(cmd.Env, "TERM="+os.Getenv("TERM"))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.in, c.out, c.err
 	if err := cmd.Run(); err != nil {

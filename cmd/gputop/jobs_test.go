@@ -1,13 +1,10 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -56,30 +53,25 @@ func TestWaitCode(t *testing.T) {
 }
 
 func TestPodmanExec(t *testing.T) {
-	target := api.ExecTarget{ContainerID: "abc", Env: map[string]string{"A": "1", "XDG_CACHE_HOME": "/c"}}
 	for _, c := range []struct {
-		name    string
-		environ []string
-		dirs    string
-		want    []string
+		workdir string
+		command []string
+		tty     bool
+		want    string
 	}{
-		{"runtime directory there", []string{"XDG_RUNTIME_DIR=/other", "A=9"}, "/run/user/5", []string{"XDG_RUNTIME_DIR=/run/user/5", "A=1"}},
-		{"gone", []string{"XDG_RUNTIME_DIR=/run/user/0", "B=2"}, "", []string{"B=2", "A=1"}},
-		{"one of their own", []string{"XDG_RUNTIME_DIR=/tmp/r"}, "/tmp/r", []string{"XDG_RUNTIME_DIR=/tmp/r", "A=1"}},
+		{"", []string{"top"}, true, "exec --interactive --tty abc top"},
+		{"/w", nil, false, "exec --interactive --workdir /w abc /bin/sh"},
+		{"", []string{"--", "ls", "--", "-l"}, false, "exec --interactive abc ls -- -l"},
 	} {
-		argv, env := podmanExec(target, []string{"top"}, true, c.environ, 5, func(d string) bool { return d == c.dirs })
-		if want := "podman exec --interactive --tty --env A --env XDG_CACHE_HOME=/c abc top"; strings.Join(argv, " ") != want {
-			t.Errorf("%s: got %q, want %s", c.name, argv, want)
-		}
-		if !reflect.DeepEqual(env, c.want) {
-			t.Errorf("%s: got %q, want %q", c.name, env, c.want)
+		got := podmanExec(api.ExecTarget{ContainerID: "abc", Workdir: c.workdir}, c.command, c.tty)
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%q in %q: got %q, want %s", c.command, c.workdir, got, c.want)
 		}
 	}
 }
 
 // BenchmarkProcess times whole processes against a daemon that does nothing but answer.
 func BenchmarkProcess(b *testing.B) {
-	dir := b.TempDir()
 	for _, n := range []int{10, 10_000} {
 		back := newBox()
 		one := back.jobs[1]
@@ -87,14 +79,7 @@ func BenchmarkProcess(b *testing.B) {
 			one.ID = engine.JobID(i + 1)
 			back.jobs = append(back.jobs, one)
 		}
-		socket := filepath.Join(dir, fmt.Sprint(n))
-		l, err := api.ListenUnix(socket, 0o600)
-		if err != nil {
-			b.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- api.NewServer(back, api.ServerOptions{}).Serve(ctx, l) }()
+		socket, stop := serve(b, back)
 		for _, args := range [][]string{{"ls"}, {"submit", "--dry-run", "--", "true"}} {
 			b.Run(fmt.Sprintf("%s/%d", args[0], n), func(b *testing.B) {
 				self, err := os.Executable()
@@ -109,10 +94,7 @@ func BenchmarkProcess(b *testing.B) {
 				}
 			})
 		}
-		cancel()
-		if err := <-done; err != nil {
-			b.Error(err)
-		}
+		stop()
 	}
 }
 

@@ -23,28 +23,21 @@ func (c *cli) logsCommand() *cobra.Command {
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
-			if err != nil {
-				return err
-			}
 			if o.Attempt < 0 || o.Tail < 0 {
 				return usagef("--attempt and --tail want a number above 0")
 			}
-			client, err := c.open(cmd.Context())
-			if err != nil {
+			return c.withJobs(cmd.Context(), args, func(ctx context.Context, client *api.Client, ids []engine.JobID) error {
+				var w io.Writer = c.out
+				o.JSON = c.json
+				if isTerminal(c.out) && !c.json {
+					w = termsafe.NewWriter(c.out)
+				}
+				err := readLogs(ctx, client, ids[0], o, w)
+				if err != nil && ctx.Err() != nil {
+					return &codeError{code: exitCancelled} // the user has seen enough
+				}
 				return err
-			}
-			defer client.Close()
-			var w io.Writer = c.out
-			o.JSON = c.json
-			if isTerminal(c.out) && !c.json {
-				w = termsafe.NewWriter(c.out)
-			}
-			err = readLogs(cmd.Context(), client, ids[0], o, w)
-			if err != nil && cmd.Context().Err() != nil {
-				return &codeError{code: exitCancelled} // the user has seen enough
-			}
-			return err
+			})
 		},
 	}
 	cmd.Flags().BoolVarP(&o.Follow, "follow", "f", false, "go on until the job has ended")

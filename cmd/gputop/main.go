@@ -115,28 +115,61 @@ func (c *cli) notSimulated(ctx context.Context, client *api.Client) {
 	if info, err := client.Info(ctx); err == nil && info.Mode == "personal" && info.PID > 0 {
 		text += fmt.Sprintf("; end it first (jobs go on): kill %d", info.PID)
 	}
-	fmt.Fprintf(c.err, "gputop: note: %s\n", text)
+	c.note(text)
 }
 
 // requestTime bounds requests that answer at once, or when the caller's agent has come up.
 const requestTime = 75 * time.Second
 
-// ask opens the daemon and calls f with a bounded time.
-func (c *cli) ask(ctx context.Context, f func(context.Context, *api.Client) error) error {
+// with opens the daemon and calls f, which may take its time.
+func (c *cli) with(ctx context.Context, f func(context.Context, *api.Client) error) error {
 	client, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
-	if err := f(ctx, client); err != nil {
+	return f(ctx, client)
+}
+
+// ask opens the daemon and calls f with a bounded time.
+func (c *cli) ask(ctx context.Context, f func(context.Context, *api.Client) error) error {
+	return c.with(ctx, func(ctx context.Context, client *api.Client) error {
+		ctx, cancel := context.WithTimeout(ctx, requestTime)
+		defer cancel()
+		err := f(ctx, client)
 		if errors.Is(err, context.DeadlineExceeded) {
 			return &connect.Error{Message: fmt.Sprintf("the daemon did not answer within %v", requestTime)}
 		}
 		return err
+	})
+}
+
+// jobsCall does something about the jobs that a command line names.
+type jobsCall func(context.Context, *api.Client, []engine.JobID) error
+
+// withJobs reads ids, all of them before anything is done, and calls f as with does.
+func (c *cli) withJobs(ctx context.Context, args []string, f jobsCall) error {
+	ids, err := jobIDs(args)
+	if err != nil {
+		return err
 	}
-	return nil
+	return c.with(ctx, func(ctx context.Context, client *api.Client) error { return f(ctx, client, ids) })
+}
+
+// askJobs is withJobs with a bounded time.
+func (c *cli) askJobs(ctx context.Context, args []string, f jobsCall) error {
+	ids, err := jobIDs(args)
+	if err != nil {
+		return err
+	}
+	return c.ask(ctx, func(ctx context.Context, client *api.Client) error { return f(ctx, client, ids) })
+}
+
+// note says what is good to know beside what was done.
+func (c *cli) note(texts ...string) {
+	for _, t := range texts {
+		fmt.Fprintf(c.err, "gputop: note: %s\n", termsafe.Text(t))
+	}
 }
 
 func (c *cli) jsonFlag(cmd *cobra.Command) {
@@ -152,7 +185,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// jobIDs reads the ids on a command line; all of them, before anything is done.
+// jobIDs reads the ids on a command line.
 func jobIDs(args []string) ([]engine.JobID, error) {
 	ids := make([]engine.JobID, len(args))
 	for i, a := range args {

@@ -32,28 +32,8 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
-			dir, err := os.MkdirTemp("", "gt") // the script's own directory is too long for a socket
-			if err != nil {
-				return err
-			}
-			socket := filepath.Join(dir, "s")
-			l, err := api.ListenUnix(socket, 0o600)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithCancel(context.Background())
-			done := make(chan error, 1)
-			s := api.NewServer(newBox(), api.ServerOptions{SubIDFile: filepath.Join(dir, "subuid"), Resolve: func(uid uint32) (engine.User, []uint32, error) {
-				return engine.User{UID: uid, Name: "alice"}, nil, nil
-			}})
-			go func() { done <- s.Serve(ctx, l) }()
-			e.Defer(func() {
-				cancel()
-				if err := <-done; err != nil {
-					t.Errorf("serve: %v", err)
-				}
-				os.RemoveAll(dir)
-			})
+			socket, stop := serve(t, newBox())
+			e.Defer(stop)
 			e.Setenv("GPUTOP_SOCKET", socket)
 			e.Setenv("TZ", "UTC")
 			e.Setenv("ESC", "\x1b[31m")
@@ -63,6 +43,32 @@ func TestScripts(t *testing.T) {
 		Cmds:          map[string]func(*testscript.TestScript, bool, []string){"status": status},
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 	})
+}
+
+// serve has a server answer for a box, on a socket, until it is stopped.
+func serve(t testing.TB, b *box) (socket string, stop func()) {
+	dir, err := os.MkdirTemp("", "gt") // a test's own directory is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket = filepath.Join(dir, "s")
+	l, err := api.ListenUnix(socket, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	s := api.NewServer(b, api.ServerOptions{SubIDFile: filepath.Join(dir, "subuid"), Resolve: func(uid uint32) (engine.User, []uint32, error) {
+		return engine.User{UID: uid, Name: "alice"}, nil, nil
+	}})
+	go func() { done <- s.Serve(ctx, l) }()
+	return socket, func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+		os.RemoveAll(dir)
+	}
 }
 
 // status runs a command and wants exactly this exit code: status CODE COMMAND ARG...
@@ -315,7 +321,7 @@ func (b *box) Exec(ctx context.Context, c api.Caller, id engine.JobID) (api.Exec
 	if id != 1 {
 		return api.ExecTarget{}, &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s does not run", id)}
 	}
-	return api.ExecTarget{ContainerID: "abc", Workdir: "/home/alice", Env: map[string]string{"GPUTOP_JOB_ID": "1", "PATH": "/venv/bin"}}, nil
+	return api.ExecTarget{ContainerID: "abc", Workdir: "/home/alice"}, nil
 }
 
 func (b *box) Watch(ctx context.Context, c api.Caller, send func(api.WatchEvent) error) error {

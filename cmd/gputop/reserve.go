@@ -126,9 +126,7 @@ func (c *cli) reserve(cmd *cobra.Command, r api.ReserveRequest, s timeSpan, gpus
 		if err != nil {
 			return err
 		}
-		for _, w := range out.Warnings {
-			fmt.Fprintf(c.err, "gputop: note: %s\n", termsafe.Text(w))
-		}
+		c.note(out.Warnings...)
 		if c.json {
 			return c.printJSON(struct {
 				Version int `json:"version"`
@@ -277,7 +275,7 @@ func (c *cli) undrainCommand() *cobra.Command {
 				if len(left) == 0 {
 					return c.write("No GPU is drained any more.\n")
 				}
-				return c.write(fmt.Sprintf("Done; %s drained still: see gputop reserve.\n", engine.Count(float64(len(left)), "other set")))
+				return c.write(fmt.Sprintf("Done; %s drained still: see gputop reserve.\n", engine.Count(len(left), "other set")))
 			})
 		},
 	}

@@ -72,64 +72,49 @@ func (c *cli) attachCommand() *cobra.Command {
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
-			if err != nil {
-				return err
-			}
-			client, err := c.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			d, err := client.Show(cmd.Context(), ids[0])
-			switch {
-			case err != nil:
-				return err
-			case !d.Mine:
-				return &api.Error{Code: api.CodeForbidden, Message: fmt.Sprintf("job %s belongs to %s; only its owner may attach to it", d.ID, d.Owner)}
-			case d.State.Final():
-				return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s has already ended: %s", d.ID, d.State), Hint: "Its output: gputop logs " + d.ID.String()}
-			case !d.Stdin && !d.Tty:
-				return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s has no terminal and no input to attach to", d.ID),
-					Hint: fmt.Sprintf("Its output: gputop logs -f %s; a shell beside it: gputop exec %s", d.ID, d.ID)}
-			case d.Tty && !terminals():
-				return usagef("job %s has a terminal, and this is none", d.ID)
-			}
-			return c.beThere(cmd.Context(), client, d.Job)
+			return c.withJobs(cmd.Context(), args, c.comeBack)
 		},
 	}
 }
 
+// comeBack attaches to a job, if there is something to attach to.
+func (c *cli) comeBack(ctx context.Context, client *api.Client, ids []engine.JobID) error {
+	d, err := client.Show(ctx, ids[0])
+	switch {
+	case err != nil:
+		return err
+	case !d.Mine:
+		return &api.Error{Code: api.CodeForbidden, Message: fmt.Sprintf("job %s belongs to %s; only its owner may attach to it", d.ID, d.Owner)}
+	case d.State.Final():
+		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s has already ended: %s", d.ID, d.State), Hint: "Its output: gputop logs " + d.ID.String()}
+	case !d.Stdin && !d.Tty:
+		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s has no terminal and no input to attach to", d.ID),
+			Hint: fmt.Sprintf("Its output: gputop logs -f %s; a shell beside it: gputop exec %s", d.ID, d.ID)}
+	case d.Tty && !terminals():
+		return usagef("job %s has a terminal, and this is none", d.ID)
+	}
+	return c.beThere(ctx, client, d.Job)
+}
+
 func (c *cli) run(ctx context.Context, f draft.Fields, r runFlags) error {
-	client, err := c.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	info, err := client.Info(ctx)
-	if err != nil {
-		return err
-	}
-	spec, err := draft.Build(f, draft.Defaults(info.DefaultsFor(f.Profile)), callerHere())
-	if err != nil {
-		return typed(err)
-	}
-	spec.Stdin, spec.Tty = r.stdin || r.tty, r.tty
-	spec.Attended = spec.Stdin && !r.keep
-	if err := draft.CheckSpec(spec); err != nil && len(spec.Command) > 0 {
-		return typed(err)
-	}
-	resp, err := client.Submit(ctx, api.SubmitRequest{Spec: spec})
-	if err != nil {
-		return fmt.Errorf("the job was not queued: %w", err)
-	}
-	if note := notFound(info, spec); note != "" {
-		resp.Warnings = append(resp.Warnings, note)
-	}
-	for _, w := range resp.Warnings {
-		fmt.Fprintf(c.err, "gputop: note: %s\n", termsafe.Text(w))
-	}
-	return c.beThere(ctx, client, resp.Job)
+	return c.with(ctx, func(ctx context.Context, client *api.Client) error {
+		info, err := client.Info(ctx)
+		if err != nil {
+			return err
+		}
+		spec, err := draft.Build(f, draft.Defaults(info.DefaultsFor(f.Profile)), callerHere())
+		if err != nil {
+			return typed(err)
+		}
+		spec.Stdin, spec.Tty = r.stdin || r.tty, r.tty
+		spec.Attended = spec.Stdin && !r.keep
+		resp, err := queued(ctx, client, info, api.SubmitRequest{Spec: spec})
+		if err != nil {
+			return err
+		}
+		c.note(resp.Warnings...)
+		return c.beThere(ctx, client, resp.Job)
+	})
 }
 
 // beThere waits for a job's turn, then is its terminal, or passes its output on, until it ends.
@@ -295,7 +280,12 @@ func (c *cli) attach(ctx context.Context, client *api.Client, j api.Job) (detach
 	if err := c.printOutput(ctx, client, j.ID); err != nil && !passing(err) {
 		return false, err
 	}
-	cmd, err := podmanCommand("attach", "--detach-keys", "ctrl-p,ctrl-q", "--sig-proxy=false", target.ContainerID)
+	me, err := caller()
+	if err != nil {
+		return false, err
+	}
+	// It is ended below, and not by ctx: a terminal is given back in order.
+	cmd, err := me.podman(context.WithoutCancel(ctx), "attach", "--detach-keys", "ctrl-p,ctrl-q", "--sig-proxy=false", target.ContainerID)
 	if err != nil {
 		return false, err
 	}
@@ -314,7 +304,7 @@ func (c *cli) attach(ctx context.Context, client *api.Client, j api.Job) (detach
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	select {
-	case <-done: // its exit code is the program's, and the daemon's record says more
+	case err = <-done:
 	case <-ctx.Done():
 		if j.Tty {
 			_ = cmd.Process.Signal(syscall.SIGHUP)
@@ -325,12 +315,18 @@ func (c *cli) attach(ctx context.Context, client *api.Client, j api.Job) (detach
 		<-done
 		return false, c.interrupted(client, j.ID)
 	}
-	return stillRuns(target.ContainerID), nil
+	switch {
+	case !me.stillRuns(context.WithoutCancel(ctx), target.ContainerID):
+		return false, nil // podman's exit code may be the program's, and the daemon's record says more
+	case err != nil:
+		return false, fmt.Errorf("job %s goes on, but podman attach failed: %w; come back with: gputop attach %s", j.ID, err, j.ID)
+	}
+	return true, nil
 }
 
 // stillRuns asks the owner's Podman, for the daemon may hear of an end a moment later.
-func stillRuns(container string) bool {
-	cmd, err := podmanCommand("container", "inspect", "--format", "{{.State.Running}}", container)
+func (o owner) stillRuns(ctx context.Context, container string) bool {
+	cmd, err := o.podman(ctx, "container", "inspect", "--format", "{{.State.Running}}", container)
 	if err != nil {
 		return false
 	}

@@ -55,11 +55,7 @@ func (c *cli) stopCommand(cmd *cobra.Command, done string, call stopCall) *cobra
 	cmd.Flags().StringVar(&note, "reason", "", "a sentence for the job's story")
 	c.jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ids, err := jobIDs(args)
-		if err != nil {
-			return err
-		}
-		return c.ask(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+		return c.askJobs(cmd.Context(), args, func(ctx context.Context, client *api.Client, ids []engine.JobID) error {
 			return c.stopAll(ctx, client, ids, note, done, call)
 		})
 	}

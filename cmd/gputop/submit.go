@@ -16,7 +16,6 @@ import (
 	"gputop/engine"
 	"gputop/engine/api"
 	"gputop/engine/draft"
-	"gputop/engine/termsafe"
 )
 
 // value is a flag of the draft package; its type is shown in the help.
@@ -197,15 +196,24 @@ func (c *cli) submit(ctx context.Context, f draft.Fields, dryRun bool) error {
 		if err != nil {
 			return typed(err)
 		}
-		resp, err := client.Submit(ctx, api.SubmitRequest{Spec: spec, DryRun: dryRun})
+		resp, err := queued(ctx, client, info, api.SubmitRequest{Spec: spec, DryRun: dryRun})
 		if err != nil {
-			return fmt.Errorf("the job was not queued: %w", err)
-		}
-		if note := notFound(info, spec); note != "" {
-			resp.Warnings = append(resp.Warnings, note)
+			return err
 		}
 		return c.printSubmitted(resp, dryRun)
 	})
+}
+
+// queued submits a job; its warnings are the daemon's and this side's.
+func queued(ctx context.Context, client *api.Client, info api.Info, r api.SubmitRequest) (api.SubmitResponse, error) {
+	resp, err := client.Submit(ctx, r)
+	if err != nil {
+		return resp, fmt.Errorf("the job was not queued: %w", err)
+	}
+	if note := notFound(info, r.Spec); note != "" {
+		resp.Warnings = append(resp.Warnings, note)
+	}
+	return resp, nil
 }
 
 // notFound says that a job which runs this machine's programs names one that is not here now. It may be by the time the
@@ -261,9 +269,7 @@ func (c *cli) printSubmitted(resp api.SubmitResponse, dryRun bool) error {
 			Warnings []string `json:"warnings,omitempty"`
 		}{1, resp.Job, resp.Warnings})
 	}
-	for _, w := range resp.Warnings {
-		fmt.Fprintf(c.err, "gputop: note: %s\n", termsafe.Text(w))
-	}
+	c.note(resp.Warnings...)
 	text := fmt.Sprintf("Job %s queued.", resp.Job.ID)
 	if dryRun {
 		text = "The job would be queued."

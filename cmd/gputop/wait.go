@@ -27,16 +27,7 @@ func (c *cli) waitCommand() *cobra.Command {
 		Args:              usageArgs(cobra.MinimumNArgs(1)),
 		ValidArgsFunction: c.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
-			if err != nil {
-				return err
-			}
-			client, err := c.open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			return c.waitAll(cmd.Context(), client, ids)
+			return c.withJobs(cmd.Context(), args, c.waitAll)
 		},
 	}
 	c.jsonFlag(cmd)

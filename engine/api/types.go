@@ -250,9 +250,8 @@ type Audit struct {
 
 // ExecTarget is what an owner's client needs to enter a job's container with the owner's own Podman.
 type ExecTarget struct {
-	ContainerID string            `json:"container_id"`
-	Workdir     string            `json:"workdir"`
-	Env         map[string]string `json:"env,omitempty"`
+	ContainerID string `json:"container_id"`
+	Workdir     string `json:"workdir"`
 }
 
 // WatchEvent is one line of the watch stream. The first is Snapshot; later ones carry what changed. A state change is

@@ -91,13 +91,7 @@ func (d *Daemon) endUnattended() {
 			continue
 		}
 		text := fmt.Sprintf("cancelled: nobody has been attached for %d minutes", int(attendPatience.Minutes()))
-		var err error
-		if e.job.State.Queued() {
-			err = d.cancelQueued(e, text)
-		} else {
-			err = d.stopActive(e, engine.StopCancelled, text)
-		}
-		if err != nil {
+		if err := d.endJob(e, text); err != nil {
 			d.log.Error("job without anybody attached not ended, trying again", "job", id, "err", err)
 		}
 	}

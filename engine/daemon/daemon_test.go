@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -165,6 +166,24 @@ func (b *box) stop() {
 	b.done.Wait()
 	b.store.Close()
 	b.cancel = nil
+	b.counted()
+}
+
+// counted holds what the state counts to the jobs that it has.
+func (b *box) counted() {
+	b.t.Helper()
+	s, queued, owners := b.d.state, 0, map[engine.User]int{}
+	for _, e := range s.jobs {
+		if e.job.State.Queued() {
+			queued++
+		}
+		if !e.job.State.Final() {
+			owners[e.job.Owner]++
+		}
+	}
+	if queued != s.queued || !maps.Equal(owners, s.owners) {
+		b.t.Errorf("counted %d queued, and live ones by owner %v; there are %d, %v", s.queued, s.owners, queued, owners)
+	}
 }
 
 func (b *box) restart() { b.stop(); b.start() }

@@ -36,10 +36,8 @@ func (d *Daemon) lookForDeparted() {
 	}
 	d.gone.busy, d.gone.next = true, now.Add(d.o.accountsEvery())
 	owners := map[engine.User]error{}
-	for _, e := range d.state.jobs {
-		if !e.job.State.Final() {
-			owners[engine.User{UID: e.job.Owner.UID, Name: e.job.Owner.Name}] = nil
-		}
+	for u := range d.state.owners {
+		owners[engine.User{UID: u.UID, Name: u.Name}] = nil
 	}
 	d.goWork(func(ctx context.Context) {
 		for u := range owners {
@@ -109,13 +107,7 @@ func (d *Daemon) cancelAll(u engine.User, why string) {
 			continue
 		}
 		d.log.Warn("job cancelled", "job", id, "owner", u.Name, "why", why)
-		var err error
-		if e.job.State.Queued() {
-			err = d.cancelQueued(e, text)
-		} else {
-			err = d.stopActive(e, engine.StopCancelled, text)
-		}
-		if err != nil {
+		if err := d.endJob(e, text); err != nil {
 			d.log.Error("job not cancelled, trying again", "job", id, "err", err)
 		}
 	}

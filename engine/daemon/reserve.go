@@ -155,7 +155,7 @@ func (d *Daemon) chooseDevices(v engine.Reservation, r api.ReserveRequest) ([]en
 		}
 	}
 	if len(free) < r.GPUs {
-		return nil, &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("%s asked for; %d of this machine's %d are in order and not promised then", engine.Count(float64(r.GPUs), "GPU"), len(free), len(d.state.sample.GPUs)),
+		return nil, &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("%s asked for; %d of this machine's %d are in order and not promised then", engine.Count(r.GPUs, "GPU"), len(free), len(d.state.sample.GPUs)),
 			Hint: "See gputop reserve."}
 	}
 	slices.SortFunc(free, func(a, b choice) int { return cmp.Or(cmp.Compare(a.inWay, b.inWay), cmp.Compare(a.index, b.index)) })

@@ -42,6 +42,8 @@ type state struct {
 	ended   []engine.JobID
 	queued  int
 	pending map[uint32]int // queued jobs by uid
+	// owners are those of jobs that are not over, with how many each has.
+	owners map[engine.User]int
 
 	sample     engine.Sample
 	samples    int   // how many came
@@ -66,7 +68,7 @@ type deviceState struct {
 
 func newState(live store.Live, ended []engine.Job) *state {
 	s := &state{jobs: map[engine.JobID]*entry{}, attempts: map[engine.AttemptID]*engine.Attempt{},
-		pending: map[uint32]int{}, devices: map[engine.DeviceID]*deviceState{}}
+		pending: map[uint32]int{}, owners: map[engine.User]int{}, devices: map[engine.DeviceID]*deviceState{}}
 	for _, j := range slices.Backward(ended) {
 		s.jobs[j.ID] = &entry{job: j}
 		s.ended = append(s.ended, j.ID)
@@ -81,6 +83,9 @@ func newState(live store.Live, ended []engine.Job) *state {
 		if j.State.Queued() {
 			s.queued++
 			s.pending[j.Owner.UID]++
+		}
+		if !j.State.Final() {
+			s.owners[j.Owner]++
 		}
 	}
 	for _, a := range live.Attempts {
@@ -103,6 +108,9 @@ func (s *state) put(e *entry, c *change) {
 	}
 	if !e.job.State.Final() && c.job.State.Final() {
 		s.ended = append(s.ended, c.job.ID)
+		if s.owners[c.job.Owner]--; s.owners[c.job.Owner] <= 0 {
+			delete(s.owners, c.job.Owner)
+		}
 		for _, w := range e.waiters {
 			close(w)
 		}
@@ -120,6 +128,7 @@ func (s *state) add(j engine.Job) *entry {
 	s.jobs[j.ID] = e
 	s.queued++
 	s.pending[j.Owner.UID]++
+	s.owners[j.Owner]++
 	return e
 }
 

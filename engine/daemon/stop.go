@@ -47,14 +47,18 @@ func (d *Daemon) cancel(e *entry, c api.Caller, note string) error {
 	if err := permit(c, actCancel, j, note); err != nil {
 		return err
 	}
-	text := byWhom("cancelled", c, note)
-	switch {
-	case j.State.Final():
+	if j.State.Final() {
 		return alreadyEnded(j)
-	case j.State.Queued():
-		return d.saved(d.cancelQueued(e, text, d.audit(c, actCancel, j, note, "")))
 	}
-	return d.saved(d.stopActive(e, engine.StopCancelled, text, d.audit(c, actCancel, j, note, "")))
+	return d.saved(d.endJob(e, byWhom("cancelled", c, note), d.audit(c, actCancel, j, note, "")))
+}
+
+// endJob cancels a job that is not over: at once while it waits, else by a stop of its attempt.
+func (d *Daemon) endJob(e *entry, text string, by ...engine.AuditEntry) error {
+	if e.job.State.Queued() {
+		return d.cancelQueued(e, text, by...)
+	}
+	return d.stopActive(e, engine.StopCancelled, text, by...)
 }
 
 // cancelQueued ends a job that waits.

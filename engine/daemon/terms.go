@@ -111,11 +111,8 @@ func (d *Daemon) askGroups() {
 	}
 	now := d.o.System.Now()
 	var due []engine.User
-	for _, e := range d.state.jobs {
-		if e.job.State.Final() {
-			continue
-		}
-		if p := d.person(e.job.Owner); !now.Before(p.next) {
+	for u := range d.state.owners {
+		if p := d.person(u); !now.Before(p.next) {
 			p.next = now.Add(groupsRetry)
 			due = append(due, p.user)
 		}

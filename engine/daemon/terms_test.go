@@ -112,6 +112,8 @@ func TestPreemptFor(t *testing.T) {
 		e := *b.d.state.jobs[victim]
 		e.job.Owner = friendly.User
 		b.d.state.jobs[victim] = &e
+		b.d.state.owners[me()]--
+		b.d.state.owners[friendly.User]++
 	}); err != nil {
 		t.Fatal(err)
 	}

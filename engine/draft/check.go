@@ -57,7 +57,7 @@ func CheckSpec(s engine.Spec) error {
 		p.addf("port", "%d: want a number from 1 to 65535", s.Port)
 	}
 	if s.Tty && (s.Retries > 0 || s.Restart != "") {
-		p.addf("retries", "a job with a terminal is not started again: nobody would be there")
+		p.addf("retries", "a job with a terminal is not started again, for nobody would be there: leave out --retries and --restart")
 	}
 	if s.Restart != "" && s.Restart != engine.RestartUnlessStopped {
 		p.addf("restart", "%q: want unless-stopped or nothing", s.Restart)

@@ -3,12 +3,13 @@ package draft
 import (
 	"testing"
 	"time"
+	_ "time/tzdata" // the machine may have none
 )
 
 func TestWhen(t *testing.T) {
 	zone, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
-		t.Skip("no time zones here: ", err)
+		t.Fatal(err)
 	}
 	from := time.Date(2026, 10, 22, 13, 30, 0, 0, zone) // a Thursday; clocks go back on Sunday
 	for text, want := range map[string]string{

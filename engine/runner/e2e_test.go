@@ -153,6 +153,7 @@ func TestE2EPrepareRefuses(t *testing.T) {
 		{agentrpc.PrepareArgs{Image: testImage, Workdir: b.dir, Output: "/etc/x.log"}, "may not create"},
 		{agentrpc.PrepareArgs{Image: testImage, Workdir: "/dev/shm"}, "/dev"},
 		{agentrpc.PrepareArgs{Image: "no such image", Workdir: b.dir}, "image"},
+		{agentrpc.PrepareArgs{Image: "0123456789ab", Workdir: b.dir}, "an ID cannot be pulled"},
 	} {
 		err := b.Call(t.Context(), agentrpc.MethodPrepare, tc.args, nil)
 		if agentrpc.CodeOf(err) != agentrpc.CodeInvalid || !strings.Contains(err.Error(), tc.want) {

@@ -83,7 +83,11 @@ func (a *Agent) prepare(ctx context.Context, p agentrpc.PrepareArgs) (agentrpc.I
 	if file, ok := archiveOf(p.Archives, names); ok {
 		return a.load(ctx, p, file)
 	}
-	return a.pull(ctx, p, names[len(names)-1])
+	full := names[len(names)-1]
+	if engine.IsImageID(full) { // Podman would search registries for an image of that name
+		return img, invalid("image %s is not in your local store, and an ID cannot be pulled: write a name, for example docker.io/library/python:3.12", full)
+	}
+	return a.pull(ctx, p, full)
 }
 
 // check looks, as the user, at what a job wants of the host: what cannot be is refused before it waits.
@@ -162,8 +166,8 @@ func pullStream(ctx context.Context, image string, w io.Writer) ([]string, error
 	}
 }
 
-// pullFault sorts a failed pull: a name that means nothing is the owner's to mend; a registry that cannot be reached is
-// worth another try.
+// pullFault sorts a failed pull: a name that no registry knows is the owner's to mend; a registry that cannot be reached
+// is worth another try.
 func pullFault(image string, err error) error {
 	if agentrpc.CodeOf(err) == agentrpc.CodeUnavailable {
 		return err
@@ -174,8 +178,6 @@ func pullFault(image string, err error) error {
 	}
 	code, hint := agentrpc.CodeFailed, ""
 	switch {
-	case has("short-name", "unqualified-search"):
-		code, hint = agentrpc.CodeInvalid, "; write the whole name, for example docker.io/library/python:3.12"
 	case has("manifest unknown", "name unknown", "repository name not known", "does not exist", "invalid reference", "invalid repository name"):
 		code = agentrpc.CodeInvalid
 	case has("unauthorized", "requested access to the resource is denied", "authentication required", "access forbidden"):

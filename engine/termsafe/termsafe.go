@@ -38,15 +38,6 @@ func Width(s string) int {
 	return ansi.StringWidth(s)
 }
 
-// Pad is s, cut or filled with spaces to exactly width cells.
-func Pad(s string, width int) string {
-	s = Truncate(s, width)
-	if n := width - Width(s); n > 0 {
-		s += strings.Repeat(" ", n)
-	}
-	return s
-}
-
 // ascii says whether s holds printable ASCII only.
 func ascii(s string) bool {
 	for i := 0; i < len(s); i++ {

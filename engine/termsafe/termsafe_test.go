@@ -28,31 +28,31 @@ func TestLine(t *testing.T) {
 	}
 }
 
-func TestTruncateAndPad(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	for _, c := range []struct {
 		in    string
 		width int
 		want  string
 	}{
-		{"train", 5, "train"}, {"training", 5, "trai…"}, {"世界世界", 5, "世界…"}, {"ab", 4, "ab  "}, {"世", 3, "世 "}, {"abc", 0, ""},
+		{"train", 5, "train"}, {"training", 5, "trai…"}, {"世界世界", 5, "世界…"}, {"ab", 4, "ab"}, {"世", 3, "世"}, {"abc", 0, ""},
 		{"a\nb", 4, `a\nb`},
 	} {
-		if got := Pad(c.in, c.width); got != c.want {
-			t.Errorf("Pad(%q, %d) = %q, want %q", c.in, c.width, got, c.want)
+		if got := Truncate(c.in, c.width); got != c.want {
+			t.Errorf("Truncate(%q, %d) = %q, want %q", c.in, c.width, got, c.want)
 		}
 	}
 }
 
 // What is shown on one line never takes more cells than asked for, and holds no control character.
-func TestPadIsExact(t *testing.T) {
+func TestTruncateIsNeverLonger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s, w := rapid.String().Draw(t, "s"), rapid.IntRange(0, 40).Draw(t, "w")
-		got := Pad(s, w)
-		if Width(got) != w {
-			t.Fatalf("Pad(%q, %d) = %q takes %d cells", s, w, got, Width(got))
+		got := Truncate(s, w)
+		if Width(got) > w {
+			t.Fatalf("Truncate(%q, %d) = %q takes %d cells", s, w, got, Width(got))
 		}
 		if strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			t.Fatalf("Pad(%q, %d) = %q holds a control character", s, w, got)
+			t.Fatalf("Truncate(%q, %d) = %q holds a control character", s, w, got)
 		}
 	})
 }
