@@ -75,6 +75,11 @@ type Spec struct {
 	CheckpointEvery time.Duration `json:"checkpoint_every_ns,omitempty"`
 	// StopSignal is what tells the program to stop, for example "SIGUSR1"; empty for SIGTERM.
 	StopSignal string `json:"stop_signal,omitempty"`
+	// Array are the indices for each of which the job is run, as in ParseArray; empty for once.
+	Array string `json:"array,omitempty"`
+	// After are the jobs that have to end before it starts, and Begin is when it may, at the earliest.
+	After []Dependency `json:"after,omitempty"`
+	Begin time.Time    `json:"begin,omitzero"`
 	// Notify is what its owner wants to be told: kinds of notices, or all or none alone; empty for the default.
 	Notify []string `json:"notify,omitempty"`
 }
@@ -102,6 +107,8 @@ type Job struct {
 	// Promised says that others were stopped for it, or are being: what they free is its own, and it goes before all
 	// others. It ends with the start, and when the job asks for something else.
 	Promised bool `json:"promised,omitempty"`
+	// Element is its place in an array; nil for a job of its own.
+	Element *Element `json:"element,omitempty"`
 	// Prepared says that its image and mounts were found good; cleared when they have to be looked at again.
 	Prepared bool `json:"prepared,omitempty"`
 	// Held keeps it out of the queue's turn until it is released. HeldBy is who held it; HeldByAdmin that an admin did,

@@ -13,7 +13,8 @@ const (
 	BlockedBySize        ReasonCode = "BlockedBySize"        // more than the box can ever give; only after devices left
 	ReasonPreparing      ReasonCode = "Preparing"            // image or mounts are being looked at
 	ReasonHeld           ReasonCode = "Held"                 // by its owner or an admin
-	ReasonNotBefore      ReasonCode = "NotBefore"            // waits after a retry
+	ReasonNotBefore      ReasonCode = "NotBefore"            // waits for its time: that of its owner, or after a retry
+	DependencyPending    ReasonCode = "DependencyPending"    // a job that it runs after has not ended
 	DeviceNotAnswering   ReasonCode = "DeviceNotAnswering"   // cards that would do are lost or do not answer
 	DeviceUnresolvable   ReasonCode = "DeviceUnresolvable"   // no container can be given the card: its CDI spec is missing or stale
 	DevicesUnknown       ReasonCode = "DevicesUnknown"       // no sample of the GPUs yet, or none at all

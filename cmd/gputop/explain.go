@@ -9,7 +9,6 @@ import (
 
 	"gputop/engine"
 	"gputop/engine/api"
-	"gputop/engine/scheduler"
 )
 
 func (c *cli) explainCommand() *cobra.Command {
@@ -88,22 +87,22 @@ func expected(j *api.Job, now time.Time) string {
 
 func preempts(e api.Explanation, now time.Time) string {
 	switch e.Preempts {
-	case scheduler.PreemptsNow:
+	case engine.PreemptsNow:
 		return "waits until what is stopped for it is gone: " + jobsWord(e.Stopped)
-	case scheduler.PreemptsNever:
+	case engine.PreemptsNever:
 		return "nobody: on this machine jobs are stopped for others only when somebody asks for it"
-	case scheduler.PreemptsNotItsClass:
+	case engine.PreemptsNotItsClass:
 		return fmt.Sprintf("nobody: jobs of class %s have nobody stopped", e.Job.Class)
-	case scheduler.PreemptsNotReady:
+	case engine.PreemptsNotReady:
 		return "nobody: it would not start by that"
-	case scheduler.PreemptsEnough:
+	case engine.PreemptsEnough:
 		return "nobody now: as many jobs were stopped in the last hour as may be"
-	case scheduler.PreemptsNotDue:
+	case engine.PreemptsNotDue:
 		if e.Due.After(now) {
 			return fmt.Sprintf("nobody yet: it has not waited long enough, until %s", clock(e.Due))
 		}
 		return "nobody: it is expected to start soon enough"
-	case scheduler.PreemptsNobody:
+	case engine.PreemptsNobody:
 		return "nobody: those who may be stopped would not make room"
 	}
 	return ""
@@ -123,19 +122,19 @@ func jobsWord(ids []engine.JobID) string {
 // spared says why a running job is not stopped for the waiting one.
 func spared(r api.Candidate, now time.Time) string {
 	switch r.Spared {
-	case scheduler.SparedStopping:
+	case engine.SparedStopping:
 		return "it is on its way out"
-	case scheduler.SparedStarting:
+	case engine.SparedStarting:
 		return "its program has not begun"
-	case scheduler.SparedClass:
+	case engine.SparedClass:
 		return "not for this job: its class is not lower"
-	case scheduler.SparedSite:
+	case engine.SparedSite:
 		return "its class does not give way on this machine"
-	case scheduler.SparedProtected:
+	case engine.SparedProtected:
 		return "it was stopped for others too often already"
-	case scheduler.SparedYoung:
+	case engine.SparedYoung:
 		return fmt.Sprintf("it has just begun; left alone for another %s", span(r.Until.Sub(now)))
-	case scheduler.SparedLoss:
+	case engine.SparedLoss:
 		return fmt.Sprintf("its end would lose %s of GPU time, more than the %s that may be", gpuTime(r.Loss), gpuTime(r.Allowed))
 	}
 	if r.Loss == 0 {

@@ -20,7 +20,6 @@ import (
 	"gputop/engine/agentrpc"
 	"gputop/engine/api"
 	"gputop/engine/draft"
-	"gputop/engine/scheduler"
 )
 
 func TestMain(m *testing.M) {
@@ -349,9 +348,9 @@ func (b *box) Explain(_ context.Context, c api.Caller, id engine.JobID) (api.Exp
 		return api.Explanation{Job: *j}, nil
 	}
 	held := api.Candidate{Job: 1, Owner: "zoe\x1b[31m", Class: engine.Low, Grants: []api.Grant{{Index: 0, Whole: true}}}
-	e := api.Explanation{Job: *j, Of: 4, Preempts: scheduler.PreemptsNobody, Usage: 7200, Weight: 2, HalfLife: 7 * 24 * time.Hour}
+	e := api.Explanation{Job: *j, Of: 4, Preempts: engine.PreemptsNobody, Usage: 7200, Weight: 2, HalfLife: 7 * 24 * time.Hour}
 	e.Job.Position = 2
-	for _, s := range []scheduler.Spared{scheduler.SparedLoss, scheduler.SparedClass, scheduler.SparedSite, scheduler.SparedProtected, ""} {
+	for _, s := range []engine.Spared{engine.SparedLoss, engine.SparedClass, engine.SparedSite, engine.SparedProtected, ""} {
 		held.Spared, held.Loss, held.Allowed = s, 7500, 3600
 		e.Running = append(e.Running, held)
 	}

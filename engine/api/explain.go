@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"gputop/engine"
-	"gputop/engine/scheduler"
 )
 
 // Explanation is why a job waits, and whom it could have stopped. A job that does not wait has Job alone.
@@ -15,7 +14,7 @@ type Explanation struct {
 	// Of is how many jobs wait, this one among them.
 	Of int `json:"of,omitempty"`
 	// Preempts is what it does about the running jobs, Due when it will have waited so long that others are stopped for it.
-	Preempts scheduler.Preempting `json:"preempts,omitempty"`
+	Preempts engine.Preempting `json:"preempts,omitempty"`
 	Due      time.Time            `json:"due,omitzero"`
 	// Stopped are the jobs that are being stopped for it.
 	Stopped []engine.JobID `json:"stopped,omitempty"`
@@ -35,7 +34,7 @@ type Candidate struct {
 	Class  engine.Class `json:"class"`
 	Grants []Grant      `json:"grants,omitempty"`
 	// Spared is why it is not stopped for the waiting job; empty when it could be.
-	Spared scheduler.Spared `json:"spared,omitempty"`
+	Spared engine.Spared `json:"spared,omitempty"`
 	// Until is when it will not be spared for that reason any more; zero when unknown.
 	Until time.Time `json:"until,omitzero"`
 	// Loss is the work that a stop would throw away, and Allowed how much may be, in GPU-seconds; a negative Allowed is no

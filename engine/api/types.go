@@ -75,11 +75,16 @@ type SubmitRequest struct {
 	Spec engine.Spec `json:"spec"`
 	// DryRun checks and plans, and keeps nothing.
 	DryRun bool `json:"dry_run,omitempty"`
+	// Element is the place in an array of a job that is run again; the daemon fills it in.
+	Element *engine.Element `json:"-"`
 }
 
 // SubmitResponse is an accepted job: it is on disk when this is sent.
 type SubmitResponse struct {
 	Job Job `json:"job"`
+	// Last is the id of the last element of an array, of which Job is the first; they follow each other. Without an array it
+	// is the job's own.
+	Last engine.JobID `json:"last,omitempty"`
 	// Warnings are sentences worth showing, for example what a logout will do.
 	Warnings []string `json:"warnings,omitempty"`
 }

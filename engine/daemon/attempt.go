@@ -21,6 +21,8 @@ type attempt struct {
 	spec engine.Spec
 	rec  engine.Attempt // as of the last persisted step
 	img  string
+	// element is the job's place in an array; nil for none.
+	element *engine.Element
 	// token opens the job's server.
 	token string
 	// stop is told when the attempt has to end; why is read from the job.
@@ -50,7 +52,7 @@ const (
 func (d *Daemon) begin(id engine.AttemptID, found bool) {
 	e := d.state.jobs[id.Job]
 	e.stop = make(chan struct{}, 1)
-	a := &attempt{d: d, id: id, user: e.job.Owner, spec: e.job.Spec, rec: *d.state.attempts[id], img: e.job.ImageID, token: e.job.Token, stop: e.stop}
+	a := &attempt{d: d, id: id, user: e.job.Owner, spec: e.job.Spec, rec: *d.state.attempts[id], img: e.job.ImageID, token: e.job.Token, element: e.job.Element, stop: e.stop}
 	if e.job.State == engine.Stopping {
 		a.stop <- struct{}{}
 	}

@@ -138,6 +138,7 @@ type Daemon struct {
 	// usage is what people have used, without what they hold now; preempted is when the daemon preempted jobs of late.
 	usage     usage
 	preempted []time.Time
+	depends   dependencies
 }
 
 var _ api.Backend = (*Daemon)(nil)
@@ -185,6 +186,10 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	if d.preempted, err = o.Store.Preempted(ctx); err != nil {
+		return nil, err
+	}
+	d.depends.on = map[engine.JobID][]engine.JobID{}
+	if err := d.loadDependencies(ctx); err != nil {
 		return nil, err
 	}
 	d.tell = newTeller(d.state, waits)
@@ -405,6 +410,9 @@ func (d *Daemon) transact(id engine.JobID, attempt int, f func(c *change) error)
 	}
 	was := e.job.State
 	d.state.put(e, c)
+	if !was.Final() && e.job.State.Final() && len(d.depends.on[id]) > 0 {
+		d.depends.ended = append(d.depends.ended, id)
+	}
 	d.publish(e)
 	d.tell.follow(was, &e.job, c.now)
 	d.publishNotices(told)

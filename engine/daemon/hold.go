@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"gputop/engine"
 	"gputop/engine/api"
@@ -135,8 +136,14 @@ func (d *Daemon) Requeue(ctx context.Context, c api.Caller, id engine.JobID, not
 	return resp, err
 }
 
+// again is a spec for another run now: what it waited for is past.
+func again(s engine.Spec) engine.Spec {
+	s.After, s.Begin = nil, time.Time{}
+	return s
+}
+
 func (d *Daemon) submitAgain(ctx context.Context, c api.Caller, old engine.Job, note string) (api.SubmitResponse, error) {
-	return d.submit(ctx, c, api.SubmitRequest{Spec: old.Spec}, func(j *engine.Job) []store.Change {
+	return d.submit(ctx, c, api.SubmitRequest{Spec: again(old.Spec), Element: old.Element}, func(j *engine.Job) []store.Change {
 		now := j.Submitted
 		line := func(id engine.JobID, kind, text string) store.Change {
 			return store.AddEvent(engine.Event{Time: now, Job: id, Kind: kind, Text: text})

@@ -25,7 +25,7 @@ func (a *attempt) containerSpec(l *link) (agentrpc.ContainerSpec, error) {
 		HostEnv: prof.HostEnv && a.spec.Image == "", MountHome: prof.MountHome, Caches: prof.Caches, Network: prof.Network,
 		CPUs: a.rec.Allocation.CPUs, Memory: a.rec.Allocation.Memory, ShmSize: a.rec.Allocation.Memory / 2,
 		Stdin: a.spec.Stdin, Tty: a.spec.Tty, Port: a.spec.Port,
-		Output: expandOutput(a.spec.Output, a.id), LogLimit: a.d.policy().LogLimit,
+		Output: expandOutput(a.spec.Output, a.id, a.element), LogLimit: a.d.policy().LogLimit,
 	}
 	maps.Copy(s.Env, prof.Env)
 	maps.Copy(s.Env, a.spec.CallerEnv)
@@ -90,6 +90,7 @@ func (a *attempt) leaseEnv() []string {
 		"GPUTOP_JOB_ID=" + a.id.Job.String(),
 		fmt.Sprintf("GPUTOP_ATTEMPT=%d", a.id.Number),
 	}
+	env = append(env, elementEnv(a.element)...)
 	if len(a.rec.Allocation.Grants) == 0 {
 		return env
 	}

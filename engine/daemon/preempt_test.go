@@ -10,7 +10,6 @@ import (
 	"gputop/engine/agentrpc"
 	"gputop/engine/api"
 	"gputop/engine/quota"
-	"gputop/engine/scheduler"
 )
 
 // saving is a job that saves its work when it is told to stop: it gives way at once.
@@ -76,7 +75,7 @@ func TestAPromiseOutlivesTheDaemon(t *testing.T) {
 	later := b.submit(second)
 	b.until(later, "waiting", func(j api.Job) bool { return j.Reason != nil && j.Reason.Code == engine.WaitingForDevice })
 	e, err := b.d.Explain(t.Context(), mallory, first)
-	if err != nil || e.Preempts != scheduler.PreemptsNow || len(e.Stopped) != 1 || e.Stopped[0] != low || e.Job.Command != "" {
+	if err != nil || e.Preempts != engine.PreemptsNow || len(e.Stopped) != 1 || e.Stopped[0] != low || e.Job.Command != "" {
 		t.Errorf("explained to a stranger: %+v, %v", e, err)
 	}
 	b.restart()

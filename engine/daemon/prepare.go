@@ -157,7 +157,7 @@ func (d *Daemon) askPrepare(ctx context.Context, id engine.JobID, u engine.User,
 // prepareArgs is what a job wants of the host.
 func prepareArgs(id engine.JobID, key imageKey, spec engine.Spec, later bool) agentrpc.PrepareArgs {
 	p := agentrpc.PrepareArgs{Job: id, Image: key.image, HostEnv: key.hostEnv, Workdir: spec.Workdir, Mounts: spec.Mounts,
-		Output: expandOutput(spec.Output, engine.AttemptID{Job: id, Number: 1}), Later: later}
+		Output: expandOutput(spec.Output, engine.AttemptID{Job: id, Number: 1}, nil), Later: later}
 	if key.hostEnv && len(spec.Command) > 0 {
 		p.Program = spec.Command[0]
 		if prof, err := profiles.Get(spec.Profile); err == nil && prof.Program != "" && slices.Equal(prof.Command, spec.Command) {
@@ -210,6 +210,10 @@ func (d *Daemon) progress(uid uint32, p agentrpc.Progress) {
 }
 
 // expandOutput fills the placeholders of --output.
-func expandOutput(pattern string, id engine.AttemptID) string {
-	return strings.NewReplacer("%j", id.Job.String(), "%a", fmt.Sprint(id.Number), "%%", "%").Replace(pattern)
+func expandOutput(pattern string, id engine.AttemptID, e *engine.Element) string {
+	index := "0"
+	if e != nil {
+		index = fmt.Sprint(e.Index)
+	}
+	return strings.NewReplacer("%i", index, "%j", id.Job.String(), "%a", fmt.Sprint(id.Number), "%%", "%").Replace(pattern)
 }

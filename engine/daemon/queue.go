@@ -40,6 +40,7 @@ func (d *Daemon) plan() {
 	if d.state.queued == 0 {
 		return
 	}
+	d.settleDependents()
 	began := time.Now()
 	now := d.o.System.Now()
 	p := scheduler.Compute(d.snapshot(), d.policy().Scheduler, now)
@@ -109,7 +110,7 @@ func (d *Daemon) heldIn(b *books) scheduler.Snapshot {
 	for _, a := range d.state.sortedAttempts() {
 		if e := d.state.jobs[a.ID.Job]; e != nil && a.Allocation.State.Holds() {
 			h := d.heldBy(e, a)
-			h.Accounts, _ = d.accountsOf(b, e.job.Owner)
+			h.Accounts, _ = d.accountsOfJob(b, &e.job)
 			s.Held = append(s.Held, h)
 		}
 	}
@@ -142,7 +143,7 @@ func (d *Daemon) pendingOf(e *entry, b *books) scheduler.Pending {
 	p := scheduler.Pending{Job: j.ID, Owner: j.Owner.UID, Class: j.Spec.Class, Queued: j.Queued, Request: j.Spec.Request,
 		TimeLimit: j.Spec.TimeLimit, NotBefore: j.NotBefore, Promised: j.Promised}
 	var known bool
-	p.Accounts, known = d.accountsOf(b, j.Owner)
+	p.Accounts, known = d.accountsOfJob(b, j)
 	switch {
 	case j.Held:
 		p.Wait = engine.ReasonHeld
@@ -151,6 +152,8 @@ func (d *Daemon) pendingOf(e *entry, b *books) scheduler.Pending {
 		}
 	case !j.Prepared && e.away != "":
 		p.Wait, p.WaitDetail = engine.AgentUnavailable, e.away
+	case len(e.unmet) > 0:
+		p.Wait, p.WaitDetail = engine.DependencyPending, awaited(e.unmet)
 	case j.NotBefore.After(d.o.System.Now()):
 	case !j.Prepared || j.State == engine.Preparing:
 		p.Wait = engine.ReasonPreparing

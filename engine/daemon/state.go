@@ -18,6 +18,8 @@ type entry struct {
 	job      engine.Job
 	reason   *engine.Reason
 	position int
+	// unmet are the jobs that have to end before its turn.
+	unmet []engine.Dependency
 	// expected is when it should start, as of the last plan; zero when nobody can tell.
 	expected time.Time
 	progress string

@@ -47,7 +47,14 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest, 
 	if err != nil {
 		return resp, d.record(ctx, c, err)
 	}
-	if err := d.admissible(ctx, c, spec); err != nil {
+	if err := d.checkTimes(ctx, spec); err != nil {
+		return resp, err
+	}
+	n := size(spec)
+	if r.Element != nil {
+		n = 1
+	}
+	if err := d.admissible(ctx, c, spec, n); err != nil {
 		var e *api.Error
 		if errors.As(err, &e) && e.Code == api.CodeTooMany {
 			sleep(ctx, tooManyPause)
@@ -55,14 +62,14 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest, 
 		return resp, err
 	}
 	// Until it is in the queue it counts as one that waits.
-	defer func() { _ = d.do(d.runCtx, func() { d.accepting[c.UID]-- }) }()
+	defer func() { _ = d.do(d.runCtx, func() { d.accepting[c.UID] -= n }) }()
 	rt, img, err := d.userReady(ctx, c, spec)
 	if err != nil {
 		return resp, err
 	}
 	resp.Warnings = d.told.fresh(c.UID, rt.Warnings, d.o.System.Now())
 	now := d.o.System.Now()
-	job := engine.Job{Owner: c.User, Spec: spec, State: engine.Pending, Submitted: now, Queued: now}
+	job := engine.Job{Owner: c.User, Spec: spec, State: engine.Pending, Submitted: now, Queued: later(now, spec.Begin), NotBefore: spec.Begin, Element: r.Element}
 	if spec.Port > 0 {
 		job.Token = rand.Text()
 	}
@@ -73,27 +80,60 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest, 
 		resp.Job = *jobView(&job)
 		return resp, nil
 	}
-	job.ID = d.store.NextJobID()
-	err = d.store.Apply(ctx, append(with(&job), store.PutJob(job))...)
+	jobs, err := d.elements(job)
 	if err != nil {
+		return resp, err
+	}
+	changes := with(&jobs[0])
+	for i := range jobs {
+		if i > 0 {
+			changes = append(changes, store.AddEvent(engine.Event{Time: now, Job: jobs[i].ID, Kind: "submitted", Text: "by " + c.Name}))
+		}
+		changes = append(changes, store.PutJob(jobs[i]))
+	}
+	if err := d.store.Apply(ctx, changes...); err != nil {
 		return resp, notKept(err)
 	}
 	// It is on disk: from here on it is a job, whether or not the caller still listens.
-	err = d.do(context.WithoutCancel(ctx), func() {
-		e := d.state.add(job)
-		if job.Spec.Attended {
-			d.attendanceOf(job.ID)
-		}
-		d.tell.waits.Add(notice.Wait{Job: job.ID, Since: job.Queued})
-		d.publish(e)
-		d.queue.kick()
-		resp.Job = *e.view
-	})
+	resp.Last = jobs[len(jobs)-1].ID
+	err = d.do(context.WithoutCancel(ctx), func() { resp.Job = *d.queueUp(jobs) })
 	if err != nil {
-		resp.Job = *jobView(&job) // the daemon stops; the next one finds the job
+		resp.Job = *jobView(&jobs[0]) // the daemon stops; the next one finds the job
 	}
 	resp.Job = redact(resp.Job, c)
 	return resp, nil
+}
+
+// queueUp puts accepted jobs into the queue, and returns the view of the first. Of an array one is enough to tell its
+// owner that it waits long.
+func (d *Daemon) queueUp(jobs []engine.Job) *api.Job {
+	first := jobs[0].ID
+	unmet, never := d.unmet(jobs[0].Spec.After, nil)
+	for i := range jobs {
+		e := d.state.add(jobs[i])
+		d.await(e, unmet)
+		if e.job.Spec.Attended {
+			d.attendanceOf(e.job.ID)
+		}
+		d.publish(e)
+	}
+	if never != nil { // meanwhile
+		d.depends.ended = append(d.depends.ended, never.Job)
+	}
+	d.tell.waits.Add(notice.Wait{Job: first, Since: jobs[0].Queued})
+	d.queue.kick()
+	return d.state.jobs[first].view
+}
+
+// maxBegin is how far ahead a job may be submitted.
+const maxBegin = 366 * 24 * time.Hour
+
+// checkTimes refuses what waits for something that never comes.
+func (d *Daemon) checkTimes(ctx context.Context, s engine.Spec) error {
+	if s.Begin.Sub(d.o.System.Now()) > maxBegin {
+		return invalid(fmt.Errorf("--begin: %s is more than a year away", s.Begin.Format(time.DateOnly)))
+	}
+	return d.checkAfter(ctx, s.After)
 }
 
 func notKept(err error) error {
@@ -207,7 +247,7 @@ func invalid(err error) error { return &api.Error{Code: api.CodeInvalid, Message
 
 // admissible refuses what the box can never give, and more waiting jobs than one user may have, before the disk is
 // touched.
-func (d *Daemon) admissible(ctx context.Context, c api.Caller, s engine.Spec) error {
+func (d *Daemon) admissible(ctx context.Context, c api.Caller, s engine.Spec, jobs int) error {
 	var err error
 	if s.Request.WantsGPU() {
 		if err := d.awaitSeen(ctx); err != nil {
@@ -217,8 +257,12 @@ func (d *Daemon) admissible(ctx context.Context, c api.Caller, s engine.Spec) er
 	derr := d.do(ctx, func() {
 		d.meet(c)
 		terms := d.callerTerms(c)
-		if n := d.state.pending[c.UID] + d.accepting[c.UID]; n >= *terms.MaxPending {
-			err = &api.Error{Code: api.CodeTooMany, Message: fmt.Sprintf("you have %d jobs waiting, the most allowed is %d", n, *terms.MaxPending),
+		if n := d.state.pending[c.UID] + d.accepting[c.UID]; n+jobs > *terms.MaxPending {
+			of := ""
+			if jobs > 1 {
+				of = fmt.Sprintf(", these would be %d more", jobs)
+			}
+			err = &api.Error{Code: api.CodeTooMany, Message: fmt.Sprintf("you have %d jobs waiting%s, the most allowed is %d", n, of, *terms.MaxPending),
 				Hint: "Wait until some have run, or cancel some."}
 			return
 		}
@@ -226,7 +270,7 @@ func (d *Daemon) admissible(ctx context.Context, c api.Caller, s engine.Spec) er
 			err = d.withinQuota(c.Name, terms, s.Request)
 		}
 		if err == nil {
-			d.accepting[c.UID]++
+			d.accepting[c.UID] += jobs
 		}
 	})
 	if derr != nil {

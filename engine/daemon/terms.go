@@ -147,6 +147,8 @@ type books struct {
 	of   map[uint32][]int
 	// group is where an account that a Unix group shares is in the list.
 	group map[string]int
+	// array is where that of an array is, by the id of its first job.
+	array map[engine.JobID]int
 }
 
 // accountsOf are the accounts that jobs of somebody count against; ok is false when they are not known.

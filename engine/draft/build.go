@@ -38,6 +38,15 @@ func Build(f Fields, d Defaults, c Caller) (engine.Spec, error) {
 	}
 	s.Request = request(&p, f, d)
 	readScalars(&p, f, &s)
+	if f.Begin != "" {
+		now := c.Now
+		if now.IsZero() {
+			now = time.Now()
+		}
+		begin, err := When(f.Begin, now)
+		p.add("begin", err)
+		s.Begin = begin
+	}
 	s.Workdir = c.resolve(first(f.Workdir, c.Workdir))
 	p.add("workdir", readableDir(s.Workdir))
 	s.Mounts = c.mounts(&p, f.Mounts)
@@ -109,6 +118,16 @@ func NameFor(command []string) string {
 		}
 	}
 	return clip(name)
+}
+
+// ElementName is the name of one element of an array: "train [3]".
+func ElementName(name string, index int) string {
+	suffix := fmt.Sprintf(" [%d]", index)
+	r := []rune(name)
+	for len(string(r))+len(suffix) > maxName {
+		r = r[:len(r)-1]
+	}
+	return string(r) + suffix
 }
 
 // clip makes a derived name one that checkName takes.
@@ -205,6 +224,12 @@ func readScalars(p *problems, f Fields, s *engine.Spec) {
 		}
 	}
 	s.StopSignal = signalName(f.StopSignal)
+	s.Array = strings.TrimSpace(f.Array)
+	for _, text := range f.After {
+		list, err := engine.ParseDependencies(text)
+		p.add("after", err)
+		s.After = append(s.After, list...)
+	}
 	if f.Notify != "" {
 		s.Notify, err = engine.ParseNotify(f.Notify)
 		p.add("notify", err)

@@ -75,6 +75,14 @@ func CheckSpec(s engine.Spec) error {
 		p.addf("checkpoint", "a job with a terminal is not started again: nobody would be there")
 	}
 	p.add("stop-signal", checkStopSignal(s.StopSignal))
+	if s.Array != "" {
+		_, err := engine.ParseArray(s.Array)
+		p.add("array", err)
+		if s.Tty || s.Stdin {
+			p.addf("array", "a job that one can attach to is one job")
+		}
+	}
+	p.add("after", engine.CheckDependencies(s.After))
 	p.add("output", checkOutput(s.Output))
 	p.add("notify", engine.CheckNotify(s.Notify))
 	return errors.Join(p...)
@@ -347,9 +355,9 @@ func checkOutput(s string) error {
 	if err := checkNotKernel(s); err != nil {
 		return err
 	}
-	rest := strings.NewReplacer("%j", "", "%a", "").Replace(s)
+	rest := strings.NewReplacer("%j", "", "%a", "", "%i", "").Replace(s)
 	if i := strings.IndexByte(rest, '%'); i >= 0 {
-		return fmt.Errorf("%s: only %%j (job id) and %%a (attempt) are known after %%", s)
+		return fmt.Errorf("%s: only %%j (job id), %%a (attempt) and %%i (index in an array) are known after %%", s)
 	}
 	return nil
 }

@@ -20,6 +20,10 @@ type Fields struct {
 	// Checkpoint is "stop", or how often the program saves its work.
 	Checkpoint string
 	StopSignal string
+	// Array are indices, and Begin a moment as When reads it.
+	Array, Begin string
+	// After are jobs to wait for, each as engine.ParseDependencies reads it.
+	After []string
 	// Group is a Unix group of the caller's.
 	Group string
 	// Port is where a server in the job listens.
@@ -52,6 +56,8 @@ type Caller struct {
 	Workdir string
 	Environ []string
 	Home    string
+	// Now is for times without a date; zero is the clock's.
+	Now time.Time
 }
 
 // FieldError is what is wrong with one field. Field is the name of the flag, without dashes ("gpu-fraction"), or
@@ -148,7 +154,10 @@ var flags = []Flag{
 	one("retries", "N", "how often to try again when the program itself fails (default 0)", func(f *Fields) *string { return &f.Retries }),
 	one("checkpoint", "WHEN", "the program saves its work in $GPUTOP_CHECKPOINT_DIR and goes on from there: stop (when it is told to stop) or how often, for example 10m", func(f *Fields) *string { return &f.Checkpoint }),
 	one("stop-signal", "SIGNAL", "what tells the program to stop (default TERM)", func(f *Fields) *string { return &f.StopSignal }),
-	one("output", "FILE", "copy the job's output to this file; %j is the job id, %a the attempt", func(f *Fields) *string { return &f.Output }),
+	many("after", "[ok:|failed:|any:]JOB", "start when that job has succeeded, failed or ended; several as 12,14-17 (repeatable)", func(f *Fields) *[]string { return &f.After }),
+	one("begin", "TIME", "start at that time at the earliest: 22:00, tomorrow 6:00, sat 8:00, +2h", func(f *Fields) *string { return &f.Begin }),
+	one("array", "INDICES", "run it once for each index, which it finds in $GPUTOP_ARRAY_INDEX: 0-99, or 0-99%8 for at most 8 at once", func(f *Fields) *string { return &f.Array }),
+	one("output", "FILE", "copy the job's output to this file; %j is the job id, %a the attempt, %i the index in an array", func(f *Fields) *string { return &f.Output }),
 	one("notify", "KINDS", "what you are told: started,ended,preempted,waiting,memory,idle,reclaimed, or all, or none", func(f *Fields) *string { return &f.Notify }),
 	one("workdir", "DIR", "directory to run in (default: the current one)", func(f *Fields) *string { return &f.Workdir }),
 	one("port", "PORT", "the job is a server on this port: a free one of the machine's loopback address leads to it, and GPUTOP_PORT says where to listen", func(f *Fields) *string { return &f.Port }),

@@ -6,39 +6,11 @@ import (
 	"gputop/engine"
 )
 
-// Preempting is what a waiting job does about the running ones.
-type Preempting string
-
-// What it does.
-const (
-	PreemptsNever       Preempting = "never"     // nobody is stopped for another without being asked
-	PreemptsNotItsClass Preempting = "class"     // its class has nobody stopped
-	PreemptsNotReady    Preempting = "not-ready" // it could not start anyway, for a reason of its own
-	PreemptsNotDue      Preempting = "not-due"   // it is expected to start soon enough; see Explanation.Due
-	PreemptsEnough      Preempting = "enough"    // as many were stopped in the last hour as may be
-	PreemptsNobody      Preempting = "nobody"    // nobody's end, of those who may be stopped, would make room
-	PreemptsNow         Preempting = "now"       // jobs are being stopped for it
-)
-
-// Spared is why a running job is not stopped for a waiting one; empty when it could be.
-type Spared string
-
-// Why it is not.
-const (
-	SparedStopping  Spared = "stopping"  // it is on its way out
-	SparedStarting  Spared = "starting"  // its program has not begun
-	SparedClass     Spared = "class"     // its class is not lower
-	SparedSite      Spared = "site"      // jobs of its class do not give way on this machine
-	SparedProtected Spared = "protected" // it was stopped for others so often already
-	SparedYoung     Spared = "young"     // it has just begun; see Candidate.Until
-	SparedLoss      Spared = "loss"      // more of its work would be lost than may be
-)
-
 // Candidate is a running job as a waiting one sees it.
 type Candidate struct {
 	Job    engine.JobID
-	Spared Spared
-	// Until is when SparedYoung ends.
+	Spared engine.Spared
+	// Until is when engine.SparedYoung ends.
 	Until time.Time
 	// Loss is what a stop would throw away, and Allowed what may be for this waiting job, in GPU-seconds; a negative
 	// Allowed is no bound.
@@ -53,7 +25,7 @@ type Explanation struct {
 	Position, Of int
 	// Expected is when it should start; zero when nobody can tell, and for jobs behind the first Policy.Estimates.
 	Expected time.Time
-	Preempts Preempting
+	Preempts engine.Preempting
 	// Due is when it will have waited so long that others are stopped for it, if nobody leaves before; zero when unknown.
 	Due time.Time
 	// Running are the running jobs on what it could use; only where its class may have others stopped.
@@ -79,37 +51,37 @@ func Explain(s Snapshot, p Policy, now time.Time, job engine.JobID) (Explanation
 		}
 	}
 	out.Preempts = whatItPreempts(j, p, &plan, out, now, recent(s.Preempted, now))
-	if out.Preempts == PreemptsNotDue {
+	if out.Preempts == engine.PreemptsNotDue {
 		out.Due = j.Queued.Add(max(p.Wait, p.Patience))
 	}
-	if out.Preempts == PreemptsNotDue || out.Preempts == PreemptsNobody {
+	if out.Preempts == engine.PreemptsNotDue || out.Preempts == engine.PreemptsNobody {
 		out.Running = newPlanner(&s, p, now).seenBy(j, out.Expected)
 	}
 	return out, true
 }
 
-func whatItPreempts(j *Pending, p Policy, plan *Plan, e Explanation, now time.Time, preempted int) Preempting {
+func whatItPreempts(j *Pending, p Policy, plan *Plan, e Explanation, now time.Time, preempted int) engine.Preempting {
 	for _, v := range plan.Preempt {
 		if v.For == j.Job {
-			return PreemptsNow
+			return engine.PreemptsNow
 		}
 	}
 	late := e.Expected.IsZero() || e.Expected.Sub(j.Queued) > p.Wait
 	switch {
 	case e.Reason.Code == engine.WaitingForPreempted:
-		return PreemptsNow
+		return engine.PreemptsNow
 	case p.By == 0:
-		return PreemptsNever
+		return engine.PreemptsNever
 	case j.Class < p.By:
-		return PreemptsNotItsClass
+		return engine.PreemptsNotItsClass
 	case e.Reason.Code != engine.WaitingForDevice && e.Reason.Code != engine.WaitingForHost && e.Reason.Code != engine.BlockedByPriority:
-		return PreemptsNotReady
+		return engine.PreemptsNotReady
 	case p.PerHour > 0 && preempted >= p.PerHour:
-		return PreemptsEnough
+		return engine.PreemptsEnough
 	case !late || j.Queued.Add(p.Patience).After(now):
-		return PreemptsNotDue
+		return engine.PreemptsNotDue
 	}
-	return PreemptsNobody
+	return engine.PreemptsNobody
 }
 
 // seenBy are the running jobs on what a job could use, in the order of s.Held.
@@ -125,10 +97,10 @@ func (pl *planner) seenBy(j *Pending, start time.Time) (out []Candidate) {
 		}
 		c := Candidate{Job: h.Job, Spared: pl.spares(h, j), Loss: lossOf(h, pl.now), Allowed: allowed}
 		switch {
-		case c.Spared == SparedYoung:
+		case c.Spared == engine.SparedYoung:
 			c.Until = h.Started.Add(pl.p.MinRun)
 		case c.Spared == "" && bounded && c.Loss > allowed:
-			c.Spared = SparedLoss
+			c.Spared = engine.SparedLoss
 		}
 		out = append(out, c)
 	}

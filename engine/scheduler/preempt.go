@@ -112,21 +112,21 @@ func (pl *planner) candidates(j *Pending) []candidate {
 }
 
 // spares says why a running job does not give way to a waiting one; empty when it does.
-func (pl *planner) spares(h *Held, j *Pending) Spared {
+func (pl *planner) spares(h *Held, j *Pending) engine.Spared {
 	p := &pl.p.Preemption
 	switch {
 	case h.Stopping, h.Allocation.State == engine.Releasing:
-		return SparedStopping
+		return engine.SparedStopping
 	case h.Started.IsZero():
-		return SparedStarting
+		return engine.SparedStarting
 	case h.Class >= j.Class:
-		return SparedClass
+		return engine.SparedClass
 	case !slices.Contains(p.Of, h.Class):
-		return SparedSite
+		return engine.SparedSite
 	case p.Most > 0 && h.Preemptions >= p.Most:
-		return SparedProtected
+		return engine.SparedProtected
 	case pl.now.Sub(h.Started) < p.MinRun && !(h.Checkpoints && h.CheckpointEvery <= 0):
-		return SparedYoung
+		return engine.SparedYoung
 	}
 	return ""
 }

@@ -67,6 +67,38 @@ func (s *Store) Job(ctx context.Context, id engine.JobID) (engine.Job, []engine.
 	return jobs[0], attempts, events, nil
 }
 
+// States reads the states of jobs; one that does not exist is not in it.
+func (s *Store) States(ctx context.Context, ids []engine.JobID) (map[engine.JobID]engine.JobState, error) {
+	out := make(map[engine.JobID]engine.JobState, len(ids))
+	if len(ids) == 0 {
+		return out, nil
+	}
+	list, err := json.Marshal(ids)
+	if err != nil {
+		return nil, err
+	}
+	err = s.view(ctx, func(tx *sql.Tx) error {
+		rows, err := tx.QueryContext(ctx, `SELECT id, state FROM job WHERE id IN (SELECT value FROM json_each(?))`, string(list))
+		if err != nil {
+			return explain(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id int64
+			var state string
+			if err := rows.Scan(&id, &state); err != nil {
+				return explain(err)
+			}
+			out[engine.JobID(id)] = engine.JobState(state)
+		}
+		return explain(rows.Err())
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read states of jobs: %w", err)
+	}
+	return out, nil
+}
+
 // Ended reads final jobs with ids below before (0: from the newest), newest id first, at most limit.
 func (s *Store) Ended(ctx context.Context, before engine.JobID, limit int) ([]engine.Job, error) {
 	if before <= 0 {

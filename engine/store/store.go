@@ -219,6 +219,11 @@ func (s *Store) Instance() string { return s.instance }
 // stores its job: one that was handed out and never stored may be given again after a crash, for nobody has seen it.
 func (s *Store) NextJobID() engine.JobID { return engine.JobID(s.lastJob.Add(1)) }
 
+// NextJobIDs gives n ids that follow each other, and returns the first.
+func (s *Store) NextJobIDs(n int) engine.JobID {
+	return engine.JobID(s.lastJob.Add(int64(n)) - int64(n) + 1)
+}
+
 // Close ends the writer after the calls it has taken, keeps the job counter, and gives the directory back. Calls that
 // come later get ErrClosed.
 func (s *Store) Close() error {
