@@ -56,9 +56,9 @@ func Amount(n int64, unit string) string {
 	case UnitMilliGPUs:
 		return Count(float64(n)/1000, "GPU")
 	case UnitCores:
-		return Count(float64(n), "CPU core")
+		return Count(n, "CPU core")
 	case UnitJobs:
-		return Count(float64(n), "job")
+		return Count(n, "job")
 	}
-	return Count(float64(n), "GPU")
+	return Count(n, "GPU")
 }

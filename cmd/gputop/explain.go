@@ -21,11 +21,7 @@ func (c *cli) explainCommand() *cobra.Command {
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ids, err := jobIDs(args)
-			if err != nil {
-				return err
-			}
-			return c.ask(cmd.Context(), func(ctx context.Context, client *api.Client) error {
+			return c.askJobs(cmd.Context(), args, func(ctx context.Context, client *api.Client, ids []engine.JobID) error {
 				e, err := client.Explain(ctx, ids[0])
 				if err != nil {
 					return err

@@ -192,7 +192,7 @@ func simTable(list []simResult) string {
 			t.add(r.Policy, c.Class.String(), strconv.Itoa(c.Jobs), s(c.Mean), s(c.P50), s(c.P95), s(c.Max), "")
 		}
 		fmt.Fprintf(&sums, "%s: makespan %s, useful utilisation %.3f, wasted %s of GPU time (%.1f %%), %s, Jain %.2f\n", r.Policy,
-			s(r.Makespan), r.UsefulUtilisation, s(r.WastedGPUSeconds), 100*r.Waste, engine.Count(float64(r.Preemptions), "preemption"), r.Jain)
+			s(r.Makespan), r.UsefulUtilisation, s(r.WastedGPUSeconds), 100*r.Waste, engine.Count(r.Preemptions, "preemption"), r.Jain)
 	}
 	return "Waits (end less arrival less duration):\n" + t.String() + sums.String()
 }

@@ -116,8 +116,8 @@ func classesText(list []engine.Class) string {
 func termsText(r api.UserTerms, groups []api.GroupTerms) string {
 	l := &lines{}
 	l.add("User", r.Name)
-	l.add("Holds", fmt.Sprintf("%s, %s, %s, %s of memory; %s waiting", engine.Count(float64(r.Held.Jobs), "job"), tidy(r.Held.GPUs)+" GPUs",
-		tidy(float64(r.Held.CPUs))+" CPUs", r.Held.Memory, engine.Count(float64(r.Pending), "job")))
+	l.add("Holds", fmt.Sprintf("%s, %s, %s, %s of memory; %s waiting", engine.Count(r.Held.Jobs, "job"), tidy(r.Held.GPUs)+" GPUs",
+		tidy(float64(r.Held.CPUs))+" CPUs", r.Held.Memory, engine.Count(r.Pending, "job")))
 	l.add("Fair share", fmt.Sprintf("%s GPU hours used of late, weight %s; who used less by weight goes first inside a class", tidy(r.Usage/3600), tidy(r.Weight)))
 	quotaText := r.Quota.String()
 	if quotaText == "" {
@@ -127,11 +127,11 @@ func termsText(r api.UserTerms, groups []api.GroupTerms) string {
 	for _, name := range r.Groups {
 		i := slices.IndexFunc(groups, func(g api.GroupTerms) bool { return g.Name == name })
 		if i >= 0 {
-			l.add("Together", fmt.Sprintf("group %s may hold %s, and holds %s GPUs in %s", name, groups[i].Quota, tidy(groups[i].Held.GPUs), engine.Count(float64(groups[i].Held.Jobs), "job")))
+			l.add("Together", fmt.Sprintf("group %s may hold %s, and holds %s GPUs in %s", name, groups[i].Quota, tidy(groups[i].Held.GPUs), engine.Count(groups[i].Held.Jobs, "job")))
 		}
 	}
 	if r.MaxPending != nil {
-		l.add("May wait", engine.Count(float64(*r.MaxPending), "job"))
+		l.add("May wait", engine.Count(*r.MaxPending, "job"))
 	}
 	l.add("Classes", fmt.Sprintf("%s; %s where a job names none", classesText(r.Classes), r.Class))
 	limit := r.TimeLimit.String() + " where a job names none"
