@@ -73,6 +73,9 @@ func arrayIndex(s string) (int, error) {
 	return int(n), err
 }
 
+// ArrayAccount begins the name of the account that bounds how many elements of an array run at once.
+const ArrayAccount = "array "
+
 // Element is a job's place in an array.
 type Element struct {
 	// Array is the id of its first job, which stands for all of it.

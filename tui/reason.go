@@ -2,6 +2,7 @@ package tui
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"gputop/engine"
@@ -41,9 +42,11 @@ func reasonText(j *api.Job, now time.Time) string {
 		return "held " + r.Detail // by whom
 	case engine.ReasonNotBefore:
 		if r.Until.After(now) {
-			return withDetail("tries again in "+clock(r.Until.Sub(now)), r.Detail)
+			return withDetail("starts in "+clock(r.Until.Sub(now))+" at the earliest", r.Detail)
 		}
-		return withDetail("about to be tried again", r.Detail)
+		return withDetail("its time has come", r.Detail)
+	case engine.DependencyPending:
+		return "waits for " + r.Detail
 	case engine.DeviceNotAnswering:
 		return withDetail("the GPUs that would do do not answer", r.Detail)
 	case engine.DeviceUnresolvable:
@@ -69,6 +72,9 @@ func reasonText(j *api.Job, now time.Time) string {
 }
 
 func quotaText(r *engine.Reason) string {
+	if strings.HasPrefix(r.Detail, engine.ArrayAccount) {
+		return r.Detail + " has as many running as it may"
+	}
 	if r.Needed == 0 {
 		return withDetail("over quota", r.Detail)
 	}

@@ -22,8 +22,8 @@ func (c *cli) execCommand() *cobra.Command {
 		ValidArgsFunction: c.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var target api.ExecTarget
-			err := c.askJobs(cmd.Context(), args[:1], func(ctx context.Context, client *api.Client, ids []engine.JobID) (err error) {
-				target, err = client.Exec(ctx, ids[0])
+			err := c.askJob(cmd.Context(), args[0], func(ctx context.Context, client *api.Client, id engine.JobID) (err error) {
+				target, err = client.Exec(ctx, id)
 				return err
 			})
 			if err != nil {

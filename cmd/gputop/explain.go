@@ -21,8 +21,8 @@ func (c *cli) explainCommand() *cobra.Command {
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.askJobs(cmd.Context(), args, func(ctx context.Context, client *api.Client, ids []engine.JobID) error {
-				e, err := client.Explain(ctx, ids[0])
+			return c.askJob(cmd.Context(), args[0], func(ctx context.Context, client *api.Client, id engine.JobID) error {
+				e, err := client.Explain(ctx, id)
 				if err != nil {
 					return err
 				}

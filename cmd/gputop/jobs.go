@@ -159,7 +159,8 @@ var reasonTexts = map[engine.ReasonCode]string{
 	engine.BlockedBySize:        "asks for more than this machine has",
 	engine.ReasonPreparing:      "is being prepared",
 	engine.ReasonHeld:           "is held",
-	engine.ReasonNotBefore:      "waits before it is tried again",
+	engine.ReasonNotBefore:      "waits for its time",
+	engine.DependencyPending:    "waits for",
 	engine.DeviceNotAnswering:   "GPUs that would do do not answer",
 	engine.DeviceUnresolvable:   "no container can be given the GPU",
 	engine.DevicesUnknown:       "the GPUs are not known yet",
@@ -189,8 +190,17 @@ func reasonWord(r engine.Reason) string {
 	if r.Job > 0 {
 		text += " behind job " + r.Job.String()
 	}
-	if r.Detail != "" {
+	switch {
+	case r.Detail == "":
+	case r.Code == engine.DependencyPending:
+		return text + " " + r.Detail
+	case r.Code == engine.OverQuota && strings.HasPrefix(r.Detail, engine.ArrayAccount):
+		return r.Detail + " has as many running as it may"
+	default:
 		text += " (" + r.Detail + ")"
+	}
+	if r.Code == engine.ReasonNotBefore && !r.Until.IsZero() {
+		text += ", " + clock(r.Until)
 	}
 	return text
 }

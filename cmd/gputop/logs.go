@@ -26,13 +26,13 @@ func (c *cli) logsCommand() *cobra.Command {
 			if o.Attempt < 0 || o.Tail < 0 {
 				return usagef("--attempt and --tail want a number above 0")
 			}
-			return c.withJobs(cmd.Context(), args, func(ctx context.Context, client *api.Client, ids []engine.JobID) error {
+			return c.withJob(cmd.Context(), args[0], func(ctx context.Context, client *api.Client, id engine.JobID) error {
 				var w io.Writer = c.out
 				o.JSON = c.json
 				if isTerminal(c.out) && !c.json {
 					w = termsafe.NewWriter(c.out)
 				}
-				err := readLogs(ctx, client, ids[0], o, w)
+				err := readLogs(ctx, client, id, o, w)
 				if err != nil && ctx.Err() != nil {
 					return &codeError{code: exitCancelled} // the user has seen enough
 				}

@@ -133,12 +133,16 @@ func (c *cli) with(ctx context.Context, f func(context.Context, *api.Client) err
 
 // ask opens the daemon and calls f with a bounded time.
 func (c *cli) ask(ctx context.Context, f func(context.Context, *api.Client) error) error {
+	return c.within(ctx, requestTime, f)
+}
+
+func (c *cli) within(ctx context.Context, most time.Duration, f func(context.Context, *api.Client) error) error {
 	return c.with(ctx, func(ctx context.Context, client *api.Client) error {
-		ctx, cancel := context.WithTimeout(ctx, requestTime)
+		ctx, cancel := context.WithTimeout(ctx, most)
 		defer cancel()
 		err := f(ctx, client)
 		if errors.Is(err, context.DeadlineExceeded) {
-			return &connect.Error{Message: fmt.Sprintf("the daemon did not answer within %v", requestTime)}
+			return &connect.Error{Message: fmt.Sprintf("the daemon did not answer within %v", most)}
 		}
 		return err
 	})
@@ -162,7 +166,28 @@ func (c *cli) askJobs(ctx context.Context, args []string, f jobsCall) error {
 	if err != nil {
 		return err
 	}
-	return c.ask(ctx, func(ctx context.Context, client *api.Client) error { return f(ctx, client, ids) })
+	return c.within(ctx, requestTime+time.Duration(len(ids))*time.Second, func(ctx context.Context, client *api.Client) error { return f(ctx, client, ids) })
+}
+
+// jobCall does something about one job.
+type jobCall func(context.Context, *api.Client, engine.JobID) error
+
+// withJob reads the id of a job and calls f as with does.
+func (c *cli) withJob(ctx context.Context, arg string, f jobCall) error {
+	id, err := oneJob(arg)
+	if err != nil {
+		return err
+	}
+	return c.with(ctx, func(ctx context.Context, client *api.Client) error { return f(ctx, client, id) })
+}
+
+// askJob is withJob with a bounded time.
+func (c *cli) askJob(ctx context.Context, arg string, f jobCall) error {
+	id, err := oneJob(arg)
+	if err != nil {
+		return err
+	}
+	return c.ask(ctx, func(ctx context.Context, client *api.Client) error { return f(ctx, client, id) })
 }
 
 // note says what is good to know beside what was done.
@@ -185,17 +210,28 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// jobIDs reads the ids on a command line.
-func jobIDs(args []string) ([]engine.JobID, error) {
-	ids := make([]engine.JobID, len(args))
-	for i, a := range args {
-		id, err := engine.ParseJobID(strings.TrimPrefix(a, "#")) // as the screen writes it
+// jobIDs reads the ids on a command line, and ranges of them: 42, 40-49.
+func jobIDs(args []string) (ids []engine.JobID, err error) {
+	for _, a := range args {
+		more, err := engine.ParseJobIDs(a)
 		if err != nil {
 			return nil, usagef("%v", err)
 		}
-		ids[i] = id
+		ids = append(ids, more...)
 	}
 	return ids, nil
+}
+
+// oneJob reads the id on a command line that is about one job.
+func oneJob(arg string) (engine.JobID, error) {
+	ids, err := jobIDs([]string{arg})
+	if err == nil && len(ids) != 1 {
+		err = usagef("%q: want one job", arg)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return ids[0], nil
 }
 
 // offer puts what f finds before the shell, as completions. It never starts a daemon, and waits a second at most.

@@ -72,14 +72,14 @@ func (c *cli) attachCommand() *cobra.Command {
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.withJobs(cmd.Context(), args, c.comeBack)
+			return c.withJob(cmd.Context(), args[0], c.comeBack)
 		},
 	}
 }
 
 // comeBack attaches to a job, if there is something to attach to.
-func (c *cli) comeBack(ctx context.Context, client *api.Client, ids []engine.JobID) error {
-	d, err := client.Show(ctx, ids[0])
+func (c *cli) comeBack(ctx context.Context, client *api.Client, id engine.JobID) error {
+	d, err := client.Show(ctx, id)
 	switch {
 	case err != nil:
 		return err

@@ -24,8 +24,8 @@ func (c *cli) showCommand() *cobra.Command {
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: c.completeJobs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.askJobs(cmd.Context(), args, func(ctx context.Context, client *api.Client, ids []engine.JobID) error {
-				d, err := client.Show(ctx, ids[0])
+			return c.askJob(cmd.Context(), args[0], func(ctx context.Context, client *api.Client, id engine.JobID) error {
+				d, err := client.Show(ctx, id)
 				if err != nil {
 					return err
 				}
@@ -159,6 +159,11 @@ func (l *lines) spec(d api.JobDetail) {
 	}
 	l.add("Digest", d.ImageDigest)
 	l.add("Output", s.Output)
+	l.add("Array", elementWord(d))
+	for _, dep := range s.After {
+		l.add("After", "waits for "+dep.String())
+	}
+	l.add("Begin", clock(s.Begin))
 	l.add("Checkpoint", checkpointWord(s))
 	l.add("Stop signal", s.StopSignal)
 	l.add("Restart", string(s.Restart))
@@ -179,6 +184,19 @@ func (l *lines) spec(d api.JobDetail) {
 	}
 	sort.Strings(names)
 	l.add("Variables", strings.Join(names, " "))
+}
+
+// elementWord is a job's place in its array.
+func elementWord(d api.JobDetail) string {
+	e := d.Element
+	if e == nil {
+		return ""
+	}
+	s := fmt.Sprintf("index %d of array %s, jobs %s-%s", e.Index, e.Array, e.Array, e.Array+engine.JobID(e.Of)-1)
+	if e.Parallel > 0 {
+		s += fmt.Sprintf(", at most %d at once", e.Parallel)
+	}
+	return s
 }
 
 func checkpointWord(s *engine.Spec) string {

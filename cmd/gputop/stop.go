@@ -21,7 +21,7 @@ func (c *cli) cancelCommand() *cobra.Command {
 		Use:     "cancel JOB...",
 		Short:   "End jobs for good",
 		Long:    "End jobs for good. A running job is told to stop and gets some time to do so. Your own jobs only, unless you are an admin.",
-		Example: "  gputop cancel 42\n  gputop cancel 42 43 44 --reason 'wrong data'",
+		Example: "  gputop cancel 42\n  gputop cancel 42 50-149 --reason 'wrong data'",
 	}, "cancelled", (*api.Client).Cancel)
 }
 
@@ -38,11 +38,11 @@ func (c *cli) preemptCommand() *cobra.Command {
 		if gains == "" {
 			return client.Preempt(ctx, id, note)
 		}
-		ids, err := jobIDs([]string{gains})
+		mine, err := oneJob(gains)
 		if err != nil {
 			return api.Job{}, err
 		}
-		return client.PreemptFor(ctx, id, ids[0], note)
+		return client.PreemptFor(ctx, id, mine, note)
 	})
 	cmd.Flags().StringVar(&gains, "for", "", "preempt it for this waiting job of yours, of a higher class")
 	return cmd

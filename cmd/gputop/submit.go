@@ -69,6 +69,8 @@ keys. Flags on the command line win over both.`,
 		Example: `  gputop submit -- python train.py --lr 0.1
   gputop submit --gpu-mem 12GiB --time-limit 2h --output 'train-%j.log' -- python train.py
   gputop submit --gpus 0 --cpus 8 -- make data
+  gputop submit --array 0-99%8 -- python sweep.py
+  gputop submit --after 42 --begin 'sat 8:00' -- python evaluate.py
   gputop submit --mount /data/vision:/data:ro --env-file secrets.env train.sh
   gputop submit -f job.yaml --class low`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -264,13 +266,18 @@ func notFound(info api.Info, spec engine.Spec) string {
 func (c *cli) printSubmitted(resp api.SubmitResponse, dryRun bool) error {
 	if c.json {
 		return c.printJSON(struct {
-			Version  int      `json:"version"`
-			Job      api.Job  `json:"job"`
-			Warnings []string `json:"warnings,omitempty"`
-		}{1, resp.Job, resp.Warnings})
+			Version int     `json:"version"`
+			Job     api.Job `json:"job"`
+			// Last is the id of the last element of an array.
+			Last     engine.JobID `json:"last,omitempty"`
+			Warnings []string     `json:"warnings,omitempty"`
+		}{1, resp.Job, resp.Last, resp.Warnings})
 	}
 	c.note(resp.Warnings...)
 	text := fmt.Sprintf("Job %s queued.", resp.Job.ID)
+	if resp.Last > resp.Job.ID {
+		text = fmt.Sprintf("Jobs %s-%s queued.", resp.Job.ID, resp.Last)
+	}
 	if dryRun {
 		text = "The job would be queued."
 	}

@@ -15,7 +15,7 @@ type Explanation struct {
 	Of int `json:"of,omitempty"`
 	// Preempts is what it does about the running jobs, Due when it will have waited so long that others are stopped for it.
 	Preempts engine.Preempting `json:"preempts,omitempty"`
-	Due      time.Time            `json:"due,omitzero"`
+	Due      time.Time         `json:"due,omitzero"`
 	// Stopped are the jobs that are being stopped for it.
 	Stopped []engine.JobID `json:"stopped,omitempty"`
 	// Running are running jobs on what it could use, where its class may have others stopped.

@@ -31,6 +31,7 @@ func appendJob(b []byte, j *Job) []byte {
 		b = appendReason(append(b, `,"reason":`...), j.Reason)
 	}
 	b = optInt(b, `,"position":`, int64(j.Position))
+	b = optTime(b, `,"expected_start":`, j.ExpectedStart)
 	b = appendRequest(append(b, `,"request":`...), j.Request)
 	b = strconv.AppendInt(append(b, `,"time_limit_ns":`...), int64(j.TimeLimit), 10)
 	b = appendTime(append(b, `,"submitted":`...), j.Submitted)
@@ -53,6 +54,9 @@ func appendJob(b []byte, j *Job) []byte {
 	b = optString(b, `,"command":`, j.Command)
 	b = optString(b, `,"group":`, j.Group)
 	b = optString(b, `,"url":`, j.URL)
+	if j.Element != nil {
+		b = appendElement(append(b, `,"element":`...), j.Element)
+	}
 	if j.Stdin {
 		b = append(b, `,"stdin":true`...)
 	}
@@ -71,6 +75,13 @@ func appendReason(b []byte, r *engine.Reason) []byte {
 	b = optTime(b, `,"until":`, r.Until)
 	b = optString(b, `,"detail":`, r.Detail)
 	return append(b, '}')
+}
+
+func appendElement(b []byte, e *engine.Element) []byte {
+	b = strconv.AppendInt(append(b, `{"array":`...), int64(e.Array), 10)
+	b = strconv.AppendInt(append(b, `,"index":`...), int64(e.Index), 10)
+	b = strconv.AppendInt(append(b, `,"of":`...), int64(e.Of), 10)
+	return append(optInt(b, `,"parallel":`, int64(e.Parallel)), '}')
 }
 
 func appendRequest(b []byte, r engine.Request) []byte {
@@ -189,6 +200,11 @@ func (r *jobReader) job(c *cursor, j *Job) error {
 			r.reason(c, j.Reason)
 		case "position":
 			j.Position = int(c.int())
+		case "expected_start":
+			j.ExpectedStart = c.time()
+		case "element":
+			j.Element = new(engine.Element)
+			r.element(c, j.Element)
 		case "request":
 			r.request(c, &j.Request)
 		case "time_limit_ns":
@@ -237,6 +253,23 @@ func (r *jobReader) rest(c *cursor, key string, j *Job) {
 	default:
 		c.fail()
 	}
+}
+
+func (r *jobReader) element(c *cursor, e *engine.Element) {
+	_ = c.object(func(key []byte) {
+		switch string(key) {
+		case "array":
+			e.Array = engine.JobID(c.int())
+		case "index":
+			e.Index = int(c.int())
+		case "of":
+			e.Of = int(c.int())
+		case "parallel":
+			e.Parallel = int(c.int())
+		default:
+			c.fail()
+		}
+	})
 }
 
 func (r *jobReader) reason(c *cursor, x *engine.Reason) {

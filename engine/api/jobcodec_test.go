@@ -39,6 +39,11 @@ func drawJob(t *rapid.T) Job {
 		j.Reason = &engine.Reason{Code: engine.ReasonCode(str.Draw(t, "code")), Needed: rapid.Int64().Draw(t, "needed"), Free: int64(n.Draw(t, "free")),
 			Unit: str.Draw(t, "unit"), Job: engine.JobID(n.Draw(t, "rjob")), Until: drawTime(t, "until"), Detail: str.Draw(t, "detail")}
 	}
+	j.ExpectedStart, j.Group, j.URL = drawTime(t, "expected"), str.Draw(t, "group"), str.Draw(t, "url")
+	j.Stdin, j.Tty = rapid.Bool().Draw(t, "stdin"), rapid.Bool().Draw(t, "tty")
+	if rapid.Bool().Draw(t, "element") {
+		j.Element = &engine.Element{Array: engine.JobID(n.Draw(t, "array")), Index: n.Draw(t, "array index"), Of: n.Draw(t, "of"), Parallel: n.Draw(t, "parallel")}
+	}
 	if rapid.Bool().Draw(t, "running") {
 		used, code := engine.Bytes(n.Draw(t, "used")), rapid.IntRange(-1, 255).Draw(t, "exit")
 		j.GPUMemoryUsed, j.ExitCode = &used, &code
@@ -50,8 +55,12 @@ func drawJob(t *rapid.T) Job {
 // What appendJob writes, encoding/json reads as it reads its own; and the reader makes the same of it.
 func TestJobCodecAgreesWithJSON(t *testing.T) {
 	reader := newJobReader()
+	drawn := map[string]bool{}
 	rapid.Check(t, func(t *rapid.T) {
 		j := drawJob(t)
+		for f, v := range reflect.ValueOf(j).Fields() {
+			drawn[f.Name] = drawn[f.Name] || !v.IsZero()
+		}
 		std, err := json.Marshal(j)
 		if err != nil {
 			t.Fatal(err)
@@ -76,6 +85,12 @@ func TestJobCodecAgreesWithJSON(t *testing.T) {
 			}
 		}
 	})
+	// A field that is not drawn is one that nobody has compared.
+	for f := range reflect.TypeFor[Job]().Fields() {
+		if f.Tag.Get("json") != "-" && !drawn[f.Name] {
+			t.Errorf("drawJob never sets %s", f.Name)
+		}
+	}
 }
 
 // The quick path is really taken for an ordinary job.

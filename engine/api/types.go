@@ -125,6 +125,8 @@ type Job struct {
 	// Group is the Unix group whose members may look into the job and read its output; empty for none.
 	Group   string `json:"group,omitempty"`
 	GroupID uint32 `json:"-"`
+	// Element is its place in an array; nil for a job of its own.
+	Element *engine.Element `json:"element,omitempty"`
 	// URL opens the job's server from the machine itself; only for the owner, while the job runs.
 	URL string `json:"url,omitempty"`
 	// Stdin says that one can attach to it, Tty that it has a terminal.

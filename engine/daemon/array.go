@@ -48,7 +48,7 @@ func (b *books) arrayAccount(e *engine.Element) int {
 	}
 	i := len(b.list)
 	b.array[e.Array] = i
-	b.list = append(b.list, scheduler.Account{Name: "array " + e.Array.String(), Quota: engine.Quota{Jobs: &e.Parallel}})
+	b.list = append(b.list, scheduler.Account{Name: engine.ArrayAccount + e.Array.String(), Quota: engine.Quota{Jobs: &e.Parallel}})
 	return i
 }
 

@@ -51,6 +51,33 @@ func (d *Daemon) unmet(deps []engine.Dependency, past map[engine.JobID]engine.Jo
 	return unmet, never
 }
 
+// awaitNew notes what newly accepted jobs, which wait for the same, wait for.
+func (d *Daemon) awaitNew(jobs []*entry) {
+	deps := jobs[0].job.Spec.After
+	var gone []engine.JobID
+	for _, dep := range deps {
+		if d.state.jobs[dep.Job] == nil {
+			gone = append(gone, dep.Job)
+		}
+	}
+	past, err := d.store.States(d.runCtx, gone)
+	if err != nil { // found out in the next look at the queue
+		d.log.Error("jobs to wait for not read, trying again", "err", err)
+		d.depends.ended = append(d.depends.ended, gone...)
+		past = map[engine.JobID]engine.JobState{}
+		for _, id := range gone {
+			past[id] = engine.Pending
+		}
+	}
+	unmet, never := d.unmet(deps, past)
+	for _, e := range jobs {
+		d.await(e, unmet)
+	}
+	if never != nil { // since it was checked
+		d.depends.ended = append(d.depends.ended, never.Job)
+	}
+}
+
 // loadDependencies finds out what the waiting jobs of an earlier daemon wait for.
 func (d *Daemon) loadDependencies(ctx context.Context) error {
 	var ask []engine.JobID
@@ -130,7 +157,11 @@ func (d *Daemon) settle(waiting, ended engine.JobID) error {
 	if i < 0 {
 		return nil
 	}
-	dep, state := e.unmet[i], d.endOf(ended)
+	state, err := d.endOf(ended)
+	if err != nil {
+		return err
+	}
+	dep := e.unmet[i]
 	if _, never := dep.Settled(state); never {
 		return d.cancelQueued(e, fmt.Sprintf("cancelled: it was to wait for %s, and that job has ended: %s", dep, state))
 	}
@@ -139,7 +170,7 @@ func (d *Daemon) settle(waiting, ended engine.JobID) error {
 		return nil
 	}
 	// Its turn begins now: others did not wait for what it waited for.
-	err := d.transact(waiting, 0, func(c *change) error {
+	err = d.transact(waiting, 0, func(c *change) error {
 		c.job.Queued = later(c.now, c.job.Spec.Begin)
 		c.event("ready", fmt.Sprintf("job %s has ended: %s", ended, state))
 		return nil
@@ -151,15 +182,12 @@ func (d *Daemon) settle(waiting, ended engine.JobID) error {
 }
 
 // endOf is how a job ended that others wait for.
-func (d *Daemon) endOf(id engine.JobID) engine.JobState {
+func (d *Daemon) endOf(id engine.JobID) (engine.JobState, error) {
 	if e := d.state.jobs[id]; e != nil {
-		return e.job.State
+		return e.job.State, nil
 	}
 	states, err := d.store.States(d.runCtx, []engine.JobID{id})
-	if err != nil {
-		d.log.Error("job not read", "job", id, "err", err)
-	}
-	return states[id]
+	return states[id], err
 }
 
 func later(a, b time.Time) time.Time {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -99,7 +101,14 @@ func (f *fakeAgent) do(m agentrpc.Method, raw agentrpc.RawObject) (any, error) {
 		if err := json.Unmarshal(raw, &s); err != nil {
 			return nil, err
 		}
-		f.envs[s.Name] = s.Env
+		f.envs[s.Name] = map[string]string{}
+		maps.Copy(f.envs[s.Name], s.Env)
+		if s.Edits != nil {
+			for _, v := range s.Edits.Env {
+				name, value, _ := strings.Cut(v, "=")
+				f.envs[s.Name][name] = value
+			}
+		}
 		if f.containers[s.Name] == nil {
 			f.containers[s.Name] = &agentrpc.Container{ID: "id-" + s.Name, Name: s.Name, State: "created", Error: fmt.Sprint(s.Command)}
 		}

@@ -199,7 +199,7 @@ func (d *Daemon) waitsOf(list []notice.Wait, now time.Time) (out []*store.Notice
 var waitWords = map[engine.ReasonCode]string{
 	engine.WaitingForDevice: "no GPU that fits is free", engine.WaitingForHost: "host memory or CPUs are taken",
 	engine.BlockedByPriority: "a job ahead of it waits for the GPU", engine.BlockedBySize: "it needs more than this machine has now",
-	engine.ReasonPreparing: "it is still being prepared", engine.ReasonNotBefore: "it is tried again later",
+	engine.ReasonPreparing: "it is still being prepared", engine.ReasonNotBefore: "its time has not come", engine.DependencyPending: "jobs that it runs after have not ended",
 	engine.DeviceNotAnswering: "the GPUs that would do do not answer", engine.DeviceUnresolvable: "no container can be given the GPU",
 	engine.DevicesUnknown: "no GPU has been seen", engine.WaitingForPreempted: "jobs that are stopped for it are not gone yet", engine.AgentUnavailable: "your agent or Podman does not answer",
 }

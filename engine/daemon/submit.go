@@ -108,17 +108,16 @@ func (d *Daemon) submit(ctx context.Context, c api.Caller, r api.SubmitRequest, 
 // owner that it waits long.
 func (d *Daemon) queueUp(jobs []engine.Job) *api.Job {
 	first := jobs[0].ID
-	unmet, never := d.unmet(jobs[0].Spec.After, nil)
+	entries := make([]*entry, len(jobs))
 	for i := range jobs {
-		e := d.state.add(jobs[i])
-		d.await(e, unmet)
+		entries[i] = d.state.add(jobs[i])
+	}
+	d.awaitNew(entries)
+	for _, e := range entries {
 		if e.job.Spec.Attended {
 			d.attendanceOf(e.job.ID)
 		}
 		d.publish(e)
-	}
-	if never != nil { // meanwhile
-		d.depends.ended = append(d.depends.ended, never.Job)
 	}
 	d.tell.waits.Add(notice.Wait{Job: first, Since: jobs[0].Queued})
 	d.queue.kick()

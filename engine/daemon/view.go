@@ -21,7 +21,7 @@ func jobView(j *engine.Job) *api.Job {
 		Request: j.Spec.Request, TimeLimit: j.Spec.TimeLimit,
 		Submitted: j.Submitted, Started: j.Started, Ended: j.Ended, Attempt: j.Attempts, Preemptions: j.Preemptions, StopReason: j.StopReason,
 		ExitCode: j.ExitCode, Message: j.Message, Command: commandLine(j.Spec.Command),
-		Group: j.Spec.Group, GroupID: j.Spec.GroupID, Stdin: j.Spec.Stdin, Tty: j.Spec.Tty,
+		Group: j.Spec.Group, GroupID: j.Spec.GroupID, Stdin: j.Spec.Stdin, Tty: j.Spec.Tty, Element: j.Element,
 	}
 }
 

@@ -137,7 +137,7 @@ func TestBadInput(t *testing.T) {
 		{"output dir gone", Fields{Output: "no/x.log"}, "output", "it does not exist"},
 		{"output a directory", Fields{Output: "data"}, "output", "is a directory; name a file"},
 		{"output slash", Fields{Output: "data/"}, "output", "is a directory; name a file"},
-		{"output verb", Fields{Output: "x-%s.log"}, "output", "only %j (job id) and %a (attempt)"},
+		{"output verb", Fields{Output: "x-%s.log"}, "output", "only %j (job id), %a (attempt) and %i"},
 		{"output newline", Fields{Output: "x\ny"}, "output", "holds a line break"},
 		{"mount gone", Fields{Mounts: []string{"no:/x"}}, "mount", "it does not exist"},
 		{"mount form", Fields{Mounts: []string{"data:/x:rx"}}, "mount", "write it SRC, SRC:DST or SRC:DST:ro"},
