@@ -11,6 +11,8 @@ type Request struct {
 	GPUMemory Bytes `json:"gpu_memory_bytes,omitempty"`
 	// GPUFraction is a share of one device, in (0, 1] of (total - reserved).
 	GPUFraction Fraction `json:"gpu_fraction,omitempty"`
+	// GPUModel are words that the model of each of its cards has, as IsModel compares them; empty for any model.
+	GPUModel string `json:"gpu_model,omitempty"`
 	// CPUs is processor time in cores; 0 takes the share that goes with the GPUs.
 	CPUs CPUs `json:"cpus,omitempty"`
 	// Memory is host memory in bytes; 0 takes the share that goes with the GPUs.

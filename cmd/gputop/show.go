@@ -131,6 +131,11 @@ func detail(d api.JobDetail, now time.Time) string {
 }
 
 func requestLong(r engine.Request) string {
+	if r.GPUModel != "" {
+		model := r.GPUModel
+		r.GPUModel = ""
+		return requestLong(r) + ", " + model
+	}
 	switch {
 	case r.GPUs == 1:
 		return "1 whole GPU"

@@ -90,6 +90,7 @@ func appendRequest(b []byte, r engine.Request) []byte {
 	b = optInt(b, `,"gpus":`, int64(r.GPUs))
 	b = optInt(b, `,"gpu_memory_bytes":`, int64(r.GPUMemory))
 	b = optFloat(b, `,"gpu_fraction":`, float64(r.GPUFraction))
+	b = optString(b, `,"gpu_model":`, r.GPUModel)
 	b = optFloat(b, `,"cpus":`, float64(r.CPUs))
 	b = optInt(b, `,"memory_bytes":`, int64(r.Memory))
 	if len(b) > start {
@@ -304,6 +305,8 @@ func (r *jobReader) request(c *cursor, x *engine.Request) {
 			x.GPUMemory = engine.Bytes(c.int())
 		case "gpu_fraction":
 			x.GPUFraction = engine.Fraction(c.float())
+		case "gpu_model":
+			x.GPUModel = r.word(c)
 		case "cpus":
 			x.CPUs = engine.CPUs(c.float())
 		case "memory_bytes":

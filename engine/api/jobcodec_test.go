@@ -32,7 +32,7 @@ func drawJob(t *rapid.T) Job {
 		Submitted: drawTime(t, "submitted"), Started: drawTime(t, "started"), Ended: drawTime(t, "ended"), Attempt: n.Draw(t, "attempt"),
 		Preemptions: n.Draw(t, "preemptions"), StopReason: engine.StopReason(str.Draw(t, "stop")), Message: str.Draw(t, "message"),
 		Progress: str.Draw(t, "progress"), Command: str.Draw(t, "command"),
-		Request: engine.Request{GPUs: n.Draw(t, "gpus"), GPUMemory: engine.Bytes(n.Draw(t, "mem")), Memory: engine.Bytes(n.Draw(t, "host")),
+		Request: engine.Request{GPUs: n.Draw(t, "gpus"), GPUModel: str.Draw(t, "model"), GPUMemory: engine.Bytes(n.Draw(t, "mem")), Memory: engine.Bytes(n.Draw(t, "host")),
 			GPUFraction: engine.Fraction(rapid.Float64Range(0, 1).Draw(t, "fraction")), CPUs: engine.CPUs(rapid.Float64Range(0, 4096).Draw(t, "cpus"))},
 	}
 	if rapid.Bool().Draw(t, "reason") {

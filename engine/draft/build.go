@@ -168,6 +168,7 @@ func request(p *problems, f Fields, d Defaults) (r engine.Request) {
 	case ways > 1:
 		p.addf("gpus", "--gpus, --gpu-mem and --gpu-fraction exclude each other: give one")
 	}
+	r.GPUModel = strings.Join(strings.Fields(f.GPUModel), " ")
 	if f.CPUs != "" {
 		n, err := strconv.ParseFloat(strings.TrimSpace(f.CPUs), 64)
 		if err != nil || math.IsNaN(n) || math.IsInf(n, 0) || n <= 0 {

@@ -305,6 +305,21 @@ func checkCallerEnv(env map[string]string) error {
 	return nil
 }
 
+// maxModel is the longest name of a card's model, in bytes.
+const maxModel = 128
+
+func checkModel(r engine.Request) error {
+	switch {
+	case len(r.GPUModel) > maxModel:
+		return fmt.Errorf("%d bytes long; at most %d are allowed", len(r.GPUModel), maxModel)
+	case len(engine.ModelWords(r.GPUModel)) == 0:
+		return fmt.Errorf("%q: write it as the screen does, or a part of it: a100, 'rtx 4090'", r.GPUModel)
+	case !r.WantsGPU():
+		return errors.New("the job asks for no GPU")
+	}
+	return checkVisible(r.GPUModel)
+}
+
 func checkRequest(p *problems, r engine.Request) {
 	ways := 0
 	for _, set := range []bool{r.GPUs != 0, r.GPUMemory != 0, r.GPUFraction != 0} {
@@ -320,6 +335,9 @@ func checkRequest(p *problems, r engine.Request) {
 	}
 	if r.GPUMemory != 0 && (r.GPUMemory < minMemory || r.GPUMemory > maxGPUMemory) {
 		p.addf("gpu-mem", "%v: want from %v to %v, with a unit such as GiB", r.GPUMemory, minMemory, maxGPUMemory)
+	}
+	if r.GPUModel != "" {
+		p.add("gpu-model", checkModel(r))
 	}
 	if r.GPUFraction != 0 {
 		p.add("gpu-fraction", r.GPUFraction.Validate())

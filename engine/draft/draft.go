@@ -15,6 +15,7 @@ import (
 type Fields struct {
 	Name, Profile, Image           string
 	GPUs, GPUMemory, GPUFraction   string
+	GPUModel                       string
 	Class, TimeLimit, CPUs, Memory string
 	Retries, Output, Workdir       string
 	// Checkpoint is "stop", or how often the program saves its work.
@@ -147,6 +148,7 @@ var flags = []Flag{
 	one("gpus", "N", "whole GPUs; 0 for none (default 1)", func(f *Fields) *string { return &f.GPUs }),
 	one("gpu-mem", "SIZE", "a share of one GPU with this much memory, for example 12GiB", func(f *Fields) *string { return &f.GPUMemory }),
 	one("gpu-fraction", "F", "a share of one GPU, for example 0.25", func(f *Fields) *string { return &f.GPUFraction }),
+	one("gpu-model", "MODEL", "only on cards of this model, for example a100 or 'rtx 4090'", func(f *Fields) *string { return &f.GPUModel }),
 	one("class", "CLASS", "critical, high, medium or low", func(f *Fields) *string { return &f.Class }),
 	one("time-limit", "TIME", "stop the job after this long: 30m, 12h, 1d12h, 02:30:00", func(f *Fields) *string { return &f.TimeLimit }),
 	one("cpus", "N", "CPU cores (default: the share that goes with the GPUs)", func(f *Fields) *string { return &f.CPUs }),

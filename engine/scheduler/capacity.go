@@ -12,6 +12,7 @@ import (
 // card is a device with what is taken of it.
 type card struct {
 	Device
+	names     []string     // of its model
 	committed engine.Bytes // sum of max(promised, actual) of jobs, and foreign use
 	grants    int          // allocations on it
 	wholes    int          // of them whole
@@ -60,7 +61,20 @@ type visit struct {
 	who uint32
 	// now is when it would start and end when it is over at the latest; zero when unknown.
 	now, end time.Time
+	// model are the words of the model that it wants; none for any.
+	model []string
 }
+
+func visitOf(who uint32, r engine.Request, now, end time.Time) visit {
+	v := visit{who: who, now: now, end: end}
+	if r.GPUModel != "" {
+		v.model = engine.ModelWords(r.GPUModel)
+	}
+	return v
+}
+
+// wants says whether a card is of the model that the visit wants.
+func (v *visit) wants(d *card) bool { return len(v.model) == 0 || engine.IsModel(d.names, v.model) }
 
 // at is the visit moved to another start.
 func (v visit) at(t time.Time) visit {
@@ -75,7 +89,7 @@ func newCapacity(s Snapshot, p Policy) *capacity {
 	c := &capacity{cards: make([]card, len(s.Devices)), threshold: p.ForeignThreshold}
 	c.total = host{max(0, int64(math.Floor(float64(s.HostCPUs)*1000))), s.HostMemory}
 	for i, d := range s.Devices {
-		c.cards[i] = card{Device: d, committed: d.Foreign}
+		c.cards[i] = card{Device: d, names: engine.ModelNames(d.Model), committed: d.Foreign}
 		if d.Unavailable != engine.BlockedBySize {
 			c.suitable++
 		}
@@ -186,7 +200,9 @@ func (c *capacity) shut(d *card) *Window {
 }
 
 // open says whether anything of the visit could be put on a card.
-func (c *capacity) open(d *card) bool { return d.usable() && (len(d.Windows) == 0 || c.shut(d) == nil) }
+func (c *capacity) open(d *card) bool {
+	return d.usable() && c.visit.wants(d) && (len(d.Windows) == 0 || c.shut(d) == nil)
+}
 
 // wholeFree says whether a card can be given whole.
 func (c *capacity) wholeFree(d *card) bool {

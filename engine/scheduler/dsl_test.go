@@ -17,12 +17,12 @@ var epoch = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 // box reads a snapshot, one thing a line; amounts of memory are in GiB:
 //
 //	host 16 64                  cores and memory; without it the host is not limited
-//	gpu 0 40 [foreign=2] [busy] [away] [mig]
+//	gpu 0 40 [foreign=2] [busy] [away] [mig] [model=NVIDIA-A100]
 //	account 0 [gpus=2] [jobs=3] [cpus=4] [ram=8]
 //	window 0 course from=1h to=3h for=7,8     on card 0; for nobody it is a drain
 //	share 7 usage=3600 [weight=2]             of the person 7; without such a line there are no shares
 //	held 1 0=40w,1=10 [low] [ran=2h] [for=7] [checkpoints] [every=10m] [preempted=2] [of=7] [end=2h] [stopping] [releasing] [actual=0:12] [cpus=4] [mem=8] [acc=0,1]
-//	job 7 medium gpus=1|mem=10|frac=0.5 [limit=1h] [age=3h] [cpus=2] [ram=4] [wait=Held] [after=1h] [of=7] [acc=0,1] [promised]
+//	job 7 medium gpus=1|mem=10|frac=0.5 [model=a100] [limit=1h] [age=3h] [cpus=2] [ram=4] [wait=Held] [after=1h] [of=7] [acc=0,1] [promised]
 func box(t testing.TB, text string) Snapshot {
 	t.Helper()
 	s := Snapshot{DevicesKnown: true}
@@ -65,7 +65,7 @@ func box(t testing.TB, text string) Snapshot {
 }
 
 func gpuLine(t testing.TB, f []string, opt map[string]string) Device {
-	d := Device{ID: device(f[1]), Index: int(num(t, f[1])), Usable: gib(t, f[2]), Foreign: gib(t, opt["foreign"])}
+	d := Device{ID: device(f[1]), Index: int(num(t, f[1])), Usable: gib(t, f[2]), Foreign: gib(t, opt["foreign"]), Model: opt["model"]}
 	if _, ok := opt["busy"]; ok {
 		d.ForeignBusy = true
 	}
@@ -164,7 +164,7 @@ func jobLine(t testing.TB, f []string, opt map[string]string) Pending {
 	j := Pending{Job: engine.JobID(num(t, f[1])), Class: class, Queued: epoch.Add(-dur(t, opt["age"])),
 		TimeLimit: dur(t, opt["limit"]), Wait: engine.ReasonCode(opt["wait"])}
 	j.Request = engine.Request{GPUs: int(num(t, opt["gpus"])), GPUMemory: gib(t, opt["mem"]),
-		GPUFraction: engine.Fraction(num(t, opt["frac"])), CPUs: engine.CPUs(num(t, opt["cpus"])), Memory: gib(t, opt["ram"])}
+		GPUFraction: engine.Fraction(num(t, opt["frac"])), CPUs: engine.CPUs(num(t, opt["cpus"])), Memory: gib(t, opt["ram"]), GPUModel: opt["model"]}
 	j.Owner, j.Accounts = uint32(num(t, opt["of"])), ints(t, opt["acc"])
 	_, j.Promised = opt["promised"]
 	if v, ok := opt["after"]; ok {

@@ -61,7 +61,7 @@ func (f *forecast) turn(waiting []int) []int {
 	for _, i := range waiting {
 		j := &f.pl.s.Pending[i]
 		end := endAfter(f.now, j.TimeLimit)
-		f.box.visit = visit{who: j.Owner, now: f.now, end: end}
+		f.box.visit = visitOf(j.Owner, j.Request, f.now, end)
 		late := blocked && (shadow.IsZero() || end.IsZero() || end.After(shadow))
 		if late || slices.Contains(refused, j.Request) || !f.box.room(j.Request) {
 			if !late && !f.box.windows {

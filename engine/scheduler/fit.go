@@ -16,6 +16,7 @@ func Fits(s Snapshot, r engine.Request, p Policy) (engine.Allocation, engine.Rea
 		return engine.Allocation{}, unknownDevices(s), false
 	}
 	c := capacityOf(s, p)
+	c.visit = visitOf(0, r, time.Time{}, time.Time{})
 	cl, ok := c.place(r, nil, nil)
 	if !ok {
 		return engine.Allocation{}, c.reason(r), false
@@ -27,7 +28,7 @@ func Fits(s Snapshot, r engine.Request, p Policy) (engine.Allocation, engine.Rea
 // granted before it has to be in s.Held. Of the job, its owner, time limit and accounts count.
 func StillFits(s Snapshot, j Pending, a engine.Allocation, p Policy, now time.Time) bool {
 	c := capacityOf(s, p)
-	c.visit = visit{who: j.Owner, now: now, end: endAfter(now, j.TimeLimit)}
+	c.visit = visitOf(j.Owner, j.Request, now, endAfter(now, j.TimeLimit))
 	if _, over := newLedger(&s).over(j.Accounts, amountOf(a)); over {
 		return false
 	}

@@ -176,7 +176,7 @@ func (pl *planner) notReady(j *Pending) (engine.Reason, bool) {
 
 // visit has the box looked at for a job.
 func (pl *planner) visit(j *Pending) {
-	v := visit{who: j.Owner, now: pl.now, end: pl.endOf(j)}
+	v := visitOf(j.Owner, j.Request, pl.now, pl.endOf(j))
 	pl.box.visit, pl.bare.visit = v, v
 }
 

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"gputop/engine"
 )
@@ -25,7 +27,33 @@ func Possible(s Snapshot, r engine.Request) error {
 	if len(s.Devices) == 0 {
 		return fmt.Errorf("asks for a GPU; this box has none that can be seen: gputop top --once says why; or ask for --gpus 0")
 	}
-	return possibleDevices(s.Devices, r)
+	devices, err := ofModel(s.Devices, r.GPUModel)
+	if err != nil {
+		return err
+	}
+	return possibleDevices(devices, r)
+}
+
+// ofModel are the devices of a model, or all.
+func ofModel(devices []Device, model string) ([]Device, error) {
+	if model == "" {
+		return devices, nil
+	}
+	var out []Device
+	var models []string
+	for _, d := range devices {
+		if engine.IsModel(engine.ModelNames(d.Model), engine.ModelWords(model)) {
+			out = append(out, d)
+		}
+		if !slices.Contains(models, d.Model) {
+			models = append(models, d.Model)
+		}
+	}
+	if len(out) == 0 {
+		slices.Sort(models)
+		return nil, fmt.Errorf("asks for a GPU of model %q; this box has: %s", model, strings.Join(models, ", "))
+	}
+	return out, nil
 }
 
 // shape checks a request by itself.
@@ -54,6 +82,14 @@ func shape(r engine.Request) error {
 	return nil
 }
 
+func gpusText(r engine.Request) string {
+	s := fmt.Sprintf("%d GPUs", r.GPUs)
+	if r.GPUModel != "" {
+		s += " of model " + r.GPUModel
+	}
+	return s
+}
+
 func possibleDevices(devices []Device, r engine.Request) error {
 	var suitable, mig int
 	var largest, most engine.Bytes
@@ -74,7 +110,7 @@ func possibleDevices(devices []Device, r engine.Request) error {
 	}
 	switch {
 	case r.GPUs > len(devices):
-		return fmt.Errorf("asks for %d GPUs; this box has %d", r.GPUs, len(devices))
+		return fmt.Errorf("asks for %s; this box has %d", gpusText(r), len(devices))
 	case r.GPUs > suitable || suitable == 0:
 		return fmt.Errorf("asks for a GPU or a share of one; this box has %d, of which %d cannot be given so (MIG mode, or compute mode prohibited)",
 			len(devices), mig)

@@ -55,6 +55,7 @@ func (pl *planner) othersFit(box *capacity, j *Pending, cl claim) bool {
 		if other == j {
 			continue
 		}
+		box.visit = visitOf(other.Owner, other.Request, pl.now, pl.endOf(other)).at(box.visit.now)
 		theirs, ok := box.place(other.Request, nil, nil)
 		if !ok {
 			return false

@@ -7,6 +7,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 func drawDevices(t *rapid.T) []Device {
 	var out []Device
 	for i := range rapid.IntRange(1, 5).Draw(t, "devices") {
-		out = append(out, Device{ID: device(fmt.Sprint(i)), Index: i,
+		out = append(out, Device{ID: device(fmt.Sprint(i)), Index: i, Model: rapid.SampledFrom([]string{"A", "A", "B"}).Draw(t, "model"),
 			Usable:      rapid.SampledFrom([]engine.Bytes{16, 40, 40, 80}).Draw(t, "usable") * engine.GiB,
 			Foreign:     rapid.SampledFrom([]engine.Bytes{0, 0, 0, 100, 5000}).Draw(t, "foreign") * engine.MiB,
 			ForeignBusy: rapid.IntRange(0, 9).Draw(t, "busy") == 9,
@@ -47,6 +48,9 @@ func drawRequest(t *rapid.T) (r engine.Request) {
 		r.GPUMemory = rapid.SampledFrom([]engine.Bytes{1, 7, 15, 30, 60}).Draw(t, "mem") * engine.GiB
 	case 4:
 		r.GPUFraction = rapid.SampledFrom([]engine.Fraction{0.1, 0.25, 1. / 3, 0.5, 1}).Draw(t, "frac")
+	}
+	if r.WantsGPU() {
+		r.GPUModel = rapid.SampledFrom([]string{"", "", "", "a", "b"}).Draw(t, "of model")
 	}
 	r.CPUs = rapid.SampledFrom([]engine.CPUs{0, 0, 0.1, 1, 4, 12}).Draw(t, "cpus")
 	r.Memory = rapid.SampledFrom([]engine.Bytes{0, 0, 1, 8, 30}).Draw(t, "ram") * engine.GiB
@@ -71,6 +75,7 @@ func drawWorld(t *rapid.T) *world {
 			Queued: epoch.Add(-time.Duration(rapid.IntRange(0, 50).Draw(t, "age")) * time.Hour)}
 		j.TimeLimit = time.Duration(rapid.IntRange(0, 5).Draw(t, "limit")) * time.Hour
 		id++
+		bare.visit = visitOf(0, j.Request, time.Time{}, time.Time{})
 		if bare.room(j.Request) {
 			w.lasts[j.Job] = drawLast(t, j.TimeLimit)
 			w.Pending = append(w.Pending, j)
@@ -112,6 +117,19 @@ func (w *world) hold(t *rapid.T, id engine.JobID) {
 	w.Held = append(w.Held, h)
 }
 
+// otherModel says which card of a start is not of the model that the job wants.
+func otherModel(s Snapshot, st Start) string {
+	for _, j := range s.Pending {
+		for _, g := range st.Allocation.Grants {
+			i := slices.IndexFunc(s.Devices, func(d Device) bool { return d.ID == g.Device })
+			if want := j.Request.GPUModel; j.Job == st.Job && want != "" && !strings.EqualFold(want, s.Devices[i].Model) {
+				return fmt.Sprintf("%s is a %s, job %s wants a %s", g.Device, s.Devices[i].Model, j.Job, want)
+			}
+		}
+	}
+	return ""
+}
+
 // oversubscribed adds a box up by itself, not with the scheduler's own sums, and says what is given twice by a plan.
 func oversubscribed(s Snapshot, p Plan) string {
 	type sums struct {
@@ -144,6 +162,9 @@ func oversubscribed(s Snapshot, p Plan) string {
 	}
 	for _, st := range p.Start {
 		put(st.Allocation, nil)
+		if bad := otherModel(s, st); bad != "" {
+			return bad
+		}
 	}
 	for _, d := range s.Devices {
 		x := at[d.ID]

@@ -55,10 +55,16 @@ func (c *capacity) smallestPart(r engine.Request) float64 {
 
 func (c *capacity) wholeReason(n int) engine.Reason {
 	out := engine.Reason{Needed: int64(n), Free: int64(c.countWhole()), Unit: engine.UnitDevices}
-	var foreign, fits int
+	var foreign, fits, suitable int
 	gone := -1
 	for i := range c.cards {
 		d := &c.cards[i]
+		if !c.visit.wants(d) {
+			continue
+		}
+		if d.Unavailable != engine.BlockedBySize {
+			suitable++
+		}
 		switch {
 		case d.Unavailable == "":
 			fits++
@@ -70,9 +76,9 @@ func (c *capacity) wholeReason(n int) engine.Reason {
 		}
 	}
 	switch {
-	case c.suitable < n:
+	case suitable < n:
 		out.Code = engine.BlockedBySize
-		out.Free = int64(c.suitable)
+		out.Free = int64(suitable)
 	case fits < n:
 		c.unavailable(&out, gone)
 	default:
@@ -90,7 +96,7 @@ func (c *capacity) shareReason(r engine.Request) engine.Reason {
 	for i := range c.cards {
 		d := &c.cards[i]
 		need := shareNeed(r, d)
-		if d.Unavailable == engine.BlockedBySize || need <= 0 {
+		if d.Unavailable == engine.BlockedBySize || need <= 0 || !c.visit.wants(d) {
 			continue
 		}
 		if out.Needed == 0 || int64(need) < out.Needed {
@@ -158,7 +164,7 @@ func (c *capacity) promised(r engine.Request) (engine.Reason, bool) {
 	out := engine.Reason{Code: engine.BlockedByReservation}
 	for i := range c.cards {
 		w := c.shut(&c.cards[i])
-		if w == nil || out.Detail != "" && !(!w.To.IsZero() && (out.Until.IsZero() || w.To.Before(out.Until))) {
+		if w == nil || !c.visit.wants(&c.cards[i]) || out.Detail != "" && !(!w.To.IsZero() && (out.Until.IsZero() || w.To.Before(out.Until))) {
 			continue
 		}
 		out.Until = w.To

@@ -15,8 +15,13 @@ import (
 
 // TestArrayAndWhatFollows is a sweep, a job that sums it up, and what happens to who waits for a sweep that fails.
 func TestArrayAndWhatFollows(t *testing.T) {
-	b := shared(t, oneCard)
+	b := shared(t, "l40s,rtx4090")
 	a, o := b.person(alice), b.person(bob)
+	gaming := a.submit("--profile", "demo", "--gpu-model", "rtx4090", "--", "simload", "--for", "2s")
+	if d := a.untilState(gaming, engine.Succeeded); !strings.Contains(a.logs(gaming), "NVIDIA GeForce RTX 4090") {
+		t.Errorf("it ran on %+v: %s", d.Attempts, a.logs(gaming))
+	}
+	a.wants(2, "this box has: NVIDIA GeForce RTX 4090, NVIDIA L40S", "submit", "--profile", "demo", "--gpu-model", "a100", "--", "true")
 	dir := a.dir("sweep")
 	defer os.RemoveAll(dir)
 	out := a.gputop("submit", "--profile", "demo", "--gpus", "0", "--workdir", dir, "--array", "3-7:2%1", "--output", "out-%i.log", "--",
