@@ -186,6 +186,9 @@ func (d *detail) about(p *page, j *api.Job) {
 		}
 		p.field("waits", s.warn, clean(t))
 	}
+	if t := j.ExpectedStart; t.After(now) {
+		p.field("expected", s.text, fmt.Sprintf("%s, in %s", t.In(now.Location()).Format("2006-01-02 15:04"), clock(t.Sub(now))))
+	}
 	if j.Message != "" {
 		p.field("message", s.warn, clean(j.Message))
 	}
@@ -220,6 +223,13 @@ func (d *detail) about(p *page, j *api.Job) {
 	if j.Tty {
 		p.field("terminal", s.text, "gputop attach "+j.ID.String())
 	}
+	if e := j.Element; e != nil {
+		t := fmt.Sprintf("index %d of %d, jobs #%d to #%d", e.Index, e.Of, e.Array, e.Array+engine.JobID(e.Of)-1)
+		if e.Parallel > 0 {
+			t += fmt.Sprintf(", at most %d at once", e.Parallel)
+		}
+		p.field("array", s.text, t)
+	}
 	if j.Preemptions > 0 {
 		p.field("preempted", s.text, engine.Count(j.Preemptions, "time"))
 	}
@@ -243,7 +253,7 @@ func (d *detail) grants(p *page, name string, grants []api.Grant) {
 }
 
 func (d *detail) specOf(p *page) {
-	s, spec := d.sty, d.got.Spec
+	s, spec, now := d.sty, d.got.Spec, d.now()
 	p.heading("What it runs")
 	if spec == nil {
 		p.field("", s.dim, "Only its owner, an admin and whom it is shared with may see the command, environment and mounts.")
@@ -267,6 +277,25 @@ func (d *detail) specOf(p *page) {
 			name = "mounts"
 		}
 		p.field(name, s.text, t)
+	}
+	for i, dep := range spec.After {
+		name := ""
+		if i == 0 {
+			name = "after"
+		}
+		p.field(name, s.text, "waits for "+dep.String())
+	}
+	if !spec.Begin.IsZero() {
+		p.field("begin", s.text, "at the earliest "+spec.Begin.In(now.Location()).Format("2006-01-02 15:04"))
+	}
+	switch {
+	case spec.CheckpointEvery > 0:
+		p.field("checkpoint", s.text, "saved every "+clock(spec.CheckpointEvery))
+	case spec.Checkpoint:
+		p.field("checkpoint", s.text, "saved when it is told to stop")
+	}
+	if spec.StopSignal != "" {
+		p.field("stop signal", s.text, s.clean(spec.StopSignal))
 	}
 	if spec.Restart != "" {
 		p.field("restart", s.text, s.clean(string(spec.Restart)))

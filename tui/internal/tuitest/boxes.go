@@ -87,11 +87,13 @@ func TwoCards() api.Snapshot {
 	j44 := running(job(44, "probe", "ana", engine.Medium, engine.Running, 30*time.Minute), 4*time.Minute, 4.6, grant(g1.UUID, 1, 10, false))
 	j44.Request, j44.TimeLimit, j44.Command = engine.Request{GPUFraction: 0.25}, 30*time.Minute, "python probe.py --layers 12"
 	j41 := running(job(41, "train-llm", "ana", engine.High, engine.Running, 9*time.Hour), 8*time.Hour+41*time.Minute, 27.3, grant(g0.UUID, 0, 40, true))
+	j45 := queued(job(45, "sweep-lr-3e-4", "ana", engine.High, engine.Pending, 12*time.Minute), 1,
+		engine.Reason{Code: engine.WaitingForDevice, Needed: 1, Unit: "devices"}, engine.Request{GPUs: 1})
+	j45.ExpectedStart = Time.Add(26 * time.Minute)
 	j41.Command = "python train.py --config configs/7b.yaml"
 	return api.Snapshot{Info: info(), GPUs: api.GPUs{Time: Time, Driver: "560.35.03", CUDA: "12.6", GPUs: []api.GPU{g0, g1}},
 		Jobs: []api.Job{j41, j43, j44,
-			queued(job(45, "sweep-lr-3e-4", "ana", engine.High, engine.Pending, 12*time.Minute), 1,
-				engine.Reason{Code: engine.WaitingForDevice, Needed: 1, Unit: "devices"}, engine.Request{GPUs: 1}),
+			j45,
 			queued(job(46, "模型训练-第三次", "mei", engine.Medium, engine.Pending, 47*time.Minute), 2,
 				engine.Reason{Code: engine.BlockedByPriority, Job: 45}, engine.Request{GPUs: 2}),
 			queued(job(47, "evil\x1b[31m\nname 🚀👩‍🔬", "bo", engine.Low, engine.Preparing, 40*time.Second), 3,
