@@ -2,7 +2,9 @@ package engine
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Quota is how much of the machine somebody, or the members of a group together, may hold at once. What is nil has no
@@ -37,6 +39,30 @@ func (q Quota) String() string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// Budget is how many GPU hours may be used in the last days, this one included.
+type Budget struct {
+	Hours float64 `json:"gpu_hours"`
+	Days  int     `json:"days"`
+}
+
+// MaxBudgetDays is the longest time of a budget.
+const MaxBudgetDays = 90
+
+// ParseBudget reads a budget as it is written: "100 in 7d".
+func ParseBudget(s string) (Budget, error) {
+	hours, window, ok := strings.Cut(strings.ToLower(s), " in ")
+	n, err := strconv.ParseFloat(strings.TrimSpace(hours), 64)
+	d, derr := ParseDuration(strings.TrimSpace(window))
+	days := int(d / (24 * time.Hour))
+	if !ok || err != nil || derr != nil || !(n >= 0 && n <= 1e9) || days < 1 || days > MaxBudgetDays || d%(24*time.Hour) != 0 {
+		return Budget{}, fmt.Errorf("%q: write GPU hours and days, up to %d, as: 100 in 7d", s, MaxBudgetDays)
+	}
+	return Budget{n, days}, nil
+}
+
+// String is the budget in words: "100 GPU hours in 7 days".
+func (b Budget) String() string { return Count(b.Hours, "GPU hour") + " in " + Count(b.Days, "day") }
 
 // Count is a number of things, for example "1 GPU" or "2.5 GPUs".
 func Count[N int | int64 | float64](n N, what string) string {

@@ -87,7 +87,7 @@ func (c *cli) command() *cobra.Command {
 	root.SetOut(c.out)
 	root.SetErr(c.err)
 	root.AddCommand(c.submitCommand(), c.lsCommand(), c.showCommand(), c.explainCommand(), c.logsCommand(), c.cancelCommand(), c.preemptCommand(),
-		c.holdCommand(), c.releaseCommand(), c.requeueCommand(), c.updateCommand(), c.auditCommand(), c.noticesCommand(), c.imagesCommand(), c.usersCommand(),
+		c.holdCommand(), c.releaseCommand(), c.requeueCommand(), c.updateCommand(), c.auditCommand(), c.noticesCommand(), c.imagesCommand(), c.usersCommand(), c.reportCommand(),
 		c.reserveCommand(), c.unreserveCommand(), c.drainCommand(), c.undrainCommand(),
 		c.runCommand(), c.attachCommand(), c.waitCommand(), c.execCommand(), c.topCommand(), c.doctorCommand(), c.simCommand(), c.versionCommand(), exitCodesTopic(),
 		manpage.Command(manpage.Page{Section: 1, Version: version, SeeAlso: []string{"gputopd(8)", "podman(1)"}}))

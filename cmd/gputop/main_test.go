@@ -337,6 +337,14 @@ func (b *box) Users(_ context.Context, c api.Caller) (api.Users, error) {
 		Groups: []api.GroupTerms{{Name: "vision", Held: api.Held{GPUs: 3, Jobs: 4}, Quota: engine.Quota{GPUs: ref(6.0)}}, {Name: "gone", Unknown: true}}}, nil
 }
 
+func (b *box) Report(_ context.Context, c api.Caller, q api.ReportQuery) (api.Report, error) {
+	row := func(day, user string, class engine.Class, hours float64) api.ReportRow {
+		return api.ReportRow{Day: day, User: user, Class: class, GPUSeconds: hours * 3600, GPUMemory: hours * 3600 * 40 * float64(engine.GiB), CPUSeconds: hours * 7200, Attempts: 1}
+	}
+	return api.Report{Rows: []api.ReportRow{row("2019-11-30", "zoe\x1b[31m", engine.Low, 100), row(q.Since.Format(time.DateOnly), "alice", engine.High, 1.5),
+		row("2019-12-02", "alice", engine.Low, 2)}}, nil
+}
+
 func (b *box) Explain(_ context.Context, c api.Caller, id engine.JobID) (api.Explanation, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -119,6 +119,9 @@ func termsText(r api.UserTerms, groups []api.GroupTerms) string {
 	l.add("Holds", fmt.Sprintf("%s, %s, %s, %s of memory; %s waiting", engine.Count(r.Held.Jobs, "job"), tidy(r.Held.GPUs)+" GPUs",
 		tidy(float64(r.Held.CPUs))+" CPUs", r.Held.Memory, engine.Count(r.Pending, "job")))
 	l.add("Fair share", fmt.Sprintf("%s GPU hours used of late, weight %s; who used less by weight goes first inside a class", tidy(r.Usage/3600), tidy(r.Weight)))
+	if r.Budget != nil {
+		l.add("Budget", fmt.Sprintf("%s used of %s", tidy(r.InBudget/3600), r.Budget))
+	}
 	quotaText := r.Quota.String()
 	if quotaText == "" {
 		quotaText = "none"

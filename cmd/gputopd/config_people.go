@@ -21,6 +21,7 @@ type fileRule struct {
 	Memory       string   `yaml:"max_memory"`
 	Pending      *int     `yaml:"max_pending"`
 	Weight       *float64 `yaml:"weight"`
+	GPUHours     string   `yaml:"max_gpu_hours"`
 	Classes      []string `yaml:"classes"`
 	Class        string   `yaml:"default_class"`
 	TimeLimit    string   `yaml:"default_time_limit"`
@@ -128,6 +129,13 @@ func (f fileRule) rule(path string) (r quota.Rule, err error) {
 		return r, badKey(path, quota.KeyWeight, fmt.Errorf("%g: want a number from %g to %g", *w, leastWeight, mostWeight))
 	}
 	r.Weight = f.Weight
+	if f.GPUHours != "" {
+		b, err := engine.ParseBudget(f.GPUHours)
+		if err != nil {
+			return r, badKey(path, quota.KeyGPUHours, err)
+		}
+		r.GPUHours = &b
+	}
 	for i, word := range f.Classes {
 		c, err := engine.ParseClass(word)
 		if err == nil && c == engine.Critical {

@@ -30,6 +30,8 @@ type Backend interface {
 	Diagnose(ctx context.Context, c Caller) (Diagnosis, error)
 	// Users says what each person holds and may.
 	Users(ctx context.Context, c Caller) (Users, error)
+	// Report says who used how much of the machine.
+	Report(ctx context.Context, c Caller, q ReportQuery) (Report, error)
 	// Watch calls send with a snapshot, then with every change, until ctx ends or send fails.
 	Watch(ctx context.Context, c Caller, send func(WatchEvent) error) error
 	// ServeAgent takes over the connection of the caller's own agent.

@@ -151,6 +151,10 @@ func (f *fake) Explain(_ context.Context, c Caller, id engine.JobID) (Explanatio
 	return Explanation{Job: Job{ID: id}, Of: 3}, f.note(c)
 }
 
+func (f *fake) Report(_ context.Context, c Caller, q ReportQuery) (Report, error) {
+	return Report{Rows: []ReportRow{{Day: q.Since.Format(time.DateOnly), User: c.Name}}}, f.note(c)
+}
+
 func (f *fake) Users(_ context.Context, c Caller) (Users, error) {
 	return Users{Users: []UserTerms{{Name: c.Name, Me: true}}}, nil
 }

@@ -44,6 +44,7 @@ func (s *Server) routes() {
 	s.mux.Handle("GET /v1/gpus", s.value(func(r *http.Request, c Caller) (any, error) { return s.b.GPUs(c), nil }))
 	s.mux.Handle("GET /v1/doctor", s.value(func(r *http.Request, c Caller) (any, error) { return s.b.Diagnose(r.Context(), c) }))
 	s.mux.Handle("GET /v1/users", s.value(func(r *http.Request, c Caller) (any, error) { return s.b.Users(r.Context(), c) }))
+	s.mux.Handle("GET /v1/report", s.value(s.report))
 	s.mux.Handle("GET /v1/images", s.value(func(r *http.Request, c Caller) (any, error) { return s.b.Images(r.Context(), c) }))
 	s.mux.HandleFunc("GET /v1/watch", s.watch)
 	s.mux.Handle("POST /v1/jobs", s.value(s.submit))

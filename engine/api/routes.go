@@ -27,6 +27,7 @@ package api
 //	     … &json=true                   as JSON lines: {"time","job","attempt","stream","text"}
 //	GET  /v1/jobs/{id}/exec             -> ExecTarget
 //	GET  /v1/audit?since=TIME&user=NAME&limit=N   -> Audit
+//	GET  /v1/report?since=DAY&until=DAY -> Report
 //	GET  /v1/reservations               -> []Reservation
 //	POST /v1/reservations               ReserveRequest -> ReserveResponse
 //	POST /v1/reservations/{id}/remove   StopRequest -> Reservation

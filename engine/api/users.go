@@ -25,6 +25,9 @@ type UserTerms struct {
 	// Usage is what the person has used of late, in GPU-seconds that decay; Weight is by how much more than others they may.
 	Usage  float64 `json:"usage_gpu_seconds"`
 	Weight float64 `json:"weight"`
+	// Budget is what the person may use over some days, and InBudget what they have, in GPU-seconds; nil without one.
+	Budget   *engine.Budget `json:"gpu_hours_budget,omitempty"`
+	InBudget float64        `json:"budget_used_gpu_seconds,omitempty"`
 	// Pending counts jobs that wait.
 	Pending int          `json:"pending"`
 	Quota   engine.Quota `json:"quota"`

@@ -137,6 +137,7 @@ type Daemon struct {
 	outside   outside
 	// usage is what people have used, without what they hold now; preempted is when the daemon preempted jobs of late.
 	usage     usage
+	daily     daily
 	preempted []time.Time
 	depends   dependencies
 }
@@ -183,6 +184,9 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	if d.usage, err = loadUsage(ctx, o.Store); err != nil {
+		return nil, err
+	}
+	if d.daily, err = loadDaily(ctx, o.Store, o.System.Now()); err != nil {
 		return nil, err
 	}
 	if d.preempted, err = o.Store.Preempted(ctx); err != nil {
@@ -319,6 +323,8 @@ type change struct {
 	audit []engine.AuditEntry
 	// usage is what the owner has used, where that changes.
 	usage *store.Usage
+	// used is the same by days, to be added.
+	used []store.Used
 	// preempted is when jobs were preempted by the daemon itself, where that changes.
 	preempted []time.Time
 	now       time.Time
@@ -388,6 +394,9 @@ func (d *Daemon) transact(id engine.JobID, attempt int, f func(c *change) error)
 	if c.usage != nil {
 		changes = append(changes, store.PutUsage(*c.usage))
 	}
+	for _, u := range c.used {
+		changes = append(changes, store.AddUsed(u))
+	}
 	if c.preempted != nil {
 		changes = append(changes, store.SetPreempted(c.preempted))
 	}
@@ -405,6 +414,7 @@ func (d *Daemon) transact(id engine.JobID, attempt int, f func(c *change) error)
 	if c.usage != nil {
 		d.usage.put(*c.usage)
 	}
+	d.daily.add(c.used...)
 	if c.preempted != nil {
 		d.preempted = c.preempted
 	}

@@ -101,6 +101,7 @@ func (a *attempt) release(ctx context.Context) {
 	err := a.save(ctx, func(c *change) error {
 		c.attempt.Allocation.State = engine.Released
 		c.usage = a.d.charge(&c.job, c.attempt)
+		c.used = a.d.usedBy(&c.job, c.attempt)
 		c.event("released", "")
 		return nil
 	})

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"gputop/engine/agentrpc"
 	"gputop/engine/api"
 	"gputop/engine/quota"
+	"gputop/engine/store"
 )
 
 // saving is a job that saves its work when it is told to stop: it gives way at once.
@@ -161,3 +163,82 @@ func TestUseIsChargedOnceAndKept(t *testing.T) {
 
 // held is how many attempts hold an allocation.
 func (b *box) held() int { return len(b.d.snapshotForTest(b.t).Held) }
+
+func TestBudgetOfGPUHours(t *testing.T) {
+	b := newBox(t, 1, func(b *box) { b.policy.People = everyone(quota.Rule{GPUHours: &engine.Budget{Hours: 1, Days: 2}}) })
+	id := b.submit(spec(engine.Medium, "run"))
+	b.untilState(id, engine.Running)
+	next, light := b.submit(spec(engine.Medium, "run")), b.submit(light("exit", "0"))
+	b.untilState(light, engine.Succeeded)
+	b.ahead.Store(int64(61 * time.Minute))
+	b.agent.end(b.container(id, 1), 0)
+	b.untilState(id, engine.Succeeded)
+	spent := func(j api.Job) bool {
+		return j.Reason != nil && j.Reason.Code == engine.OverQuota && j.Reason.Detail == me().Name+" has used 1.0 of 1 GPU hour in 2 days"
+	}
+	b.until(next, "out of budget", spent)
+	b.restart()
+	b.until(next, "out of budget after a restart", spent)
+	u, err := b.d.Users(t.Context(), b.caller())
+	if err != nil || u.Users[0].Budget == nil || u.Users[0].InBudget < 3600 || u.Users[0].InBudget > 3700 {
+		t.Errorf("as gputop users shows it: %+v, %v", u.Users, err)
+	}
+	for b.held() > 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	b.ahead.Store(int64(3 * 24 * time.Hour))
+	b.untilState(next, engine.Running)
+}
+
+func TestUseIsSplitByDays(t *testing.T) {
+	b := newBox(t, 1)
+	j := engine.Job{Owner: me(), Spec: spec(engine.Low, "run")}
+	j.Spec.TimeLimit = 36 * time.Hour
+	a := engine.Attempt{BootID: "another", Granted: time.Unix(20000*86400+18*3600, 0), Allocation: engine.Allocation{CPUs: 2,
+		Grants: []engine.Grant{{Memory: 10, Fraction: 0.5}}}}
+	got := b.d.usedBy(&j, &a)
+	want := []store.Used{
+		{Day: 20000, Owner: me(), Class: engine.Low, GPUSeconds: 3 * 3600, GPUMemory: 10 * 6 * 3600, CPUSeconds: 12 * 3600},
+		{Day: 20001, Owner: me(), Class: engine.Low, GPUSeconds: 12 * 3600, GPUMemory: 10 * 24 * 3600, CPUSeconds: 48 * 3600},
+		{Day: 20002, Owner: me(), Class: engine.Low, GPUSeconds: 3 * 3600, GPUMemory: 10 * 6 * 3600, CPUSeconds: 12 * 3600, Attempts: 1},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestReport(t *testing.T) {
+	b := newBox(t, 1)
+	id := b.submit(spec(engine.Low, "run"))
+	b.untilState(id, engine.Running)
+	b.ahead.Store(int64(time.Hour))
+	q := api.ReportQuery{Since: b.now().Add(-48 * time.Hour), Until: b.now()}
+	hours := func() (h float64, attempts int) {
+		r, err := b.d.Report(t.Context(), mallory, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range r.Rows {
+			if row.User != me().Name || row.Class != engine.Low {
+				t.Errorf("a row of %+v", row)
+			}
+			h, attempts = h+row.GPUSeconds/3600, attempts+row.Attempts
+		}
+		return h, attempts
+	}
+	if h, n := hours(); h < 0.99 || h > 1.02 || n != 1 {
+		t.Errorf("while it runs: %.3f hours of %d attempts", h, n)
+	}
+	b.agent.end(b.container(id, 1), 0)
+	b.untilState(id, engine.Succeeded)
+	for b.held() > 0 {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if h, n := hours(); h < 0.99 || h > 1.02 || n != 1 {
+		t.Errorf("when it has ended: %.3f hours of %d attempts", h, n)
+	}
+	q.Since, q.Until = q.Since.Add(-48*time.Hour), q.Since
+	if h, n := hours(); h != 0 || n != 0 {
+		t.Errorf("in the days before: %.3f hours of %d attempts", h, n)
+	}
+}

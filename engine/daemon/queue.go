@@ -159,6 +159,10 @@ func (d *Daemon) pendingOf(e *entry, b *books) scheduler.Pending {
 		p.Wait = engine.ReasonPreparing
 	case !known:
 		p.Wait, p.WaitDetail = engine.OverQuota, "the groups of "+j.Owner.Name+" are not known yet"
+	case j.Spec.Request.WantsGPU():
+		if why := d.overBudget(b, j.Owner); why != "" {
+			p.Wait, p.WaitDetail = engine.OverQuota, why
+		}
 	}
 	return p
 }

@@ -48,11 +48,17 @@ func (d *Daemon) charge(j *engine.Job, a *engine.Attempt) *store.Usage {
 
 // charged adds to a sum what an attempt holds, or held, until now.
 func (d *Daemon) charged(u scheduler.Usage, j *engine.Job, a *engine.Attempt) scheduler.Usage {
-	to := d.o.System.Now()
-	if end := a.Granted.Add(j.Spec.TimeLimit); a.BootID != d.o.System.BootID && j.Spec.TimeLimit > 0 && end.Before(to) {
-		to = end // it ended with its boot, nobody knows when
+	return u.Charge(gpusOf(a.Allocation), a.Granted, d.heldUntil(j, a), d.policy().Scheduler.HalfLife)
+}
+
+// heldUntil is now, for what an attempt holds. One of another boot ended with that, nobody knows when: at its time limit
+// at the latest.
+func (d *Daemon) heldUntil(j *engine.Job, a *engine.Attempt) time.Time {
+	now := d.o.System.Now()
+	if end := a.Granted.Add(j.Spec.TimeLimit); a.BootID != d.o.System.BootID && j.Spec.TimeLimit > 0 && end.Before(now) {
+		return end
 	}
-	return u.Charge(gpusOf(a.Allocation), a.Granted, to, d.policy().Scheduler.HalfLife)
+	return now
 }
 
 // gpusOf is how many GPUs an allocation is, shares as fractions.

@@ -38,6 +38,9 @@ func (d *Daemon) users(c api.Caller) api.Users {
 		if r == nil {
 			r = userTerms(u.Name, terms, known)
 			r.Usage = d.used(u, now)
+			if r.Budget = terms.GPUHours; r.Budget != nil {
+				r.InBudget = d.usedIn(u, r.Budget.Days)
+			}
 			rows[u.Name] = r
 		}
 		return r, terms

@@ -17,6 +17,8 @@ type Rule struct {
 	Quota engine.Quota
 	// Weight is how much more than others, who have 1, a person may use before they go after them.
 	Weight *float64
+	// GPUHours is what a person may use over some days: beyond it, what waits for a GPU goes on waiting.
+	GPUHours *engine.Budget
 	// MaxPending is how many jobs one person may have waiting.
 	MaxPending *int
 	// Classes are those that a job may be given; the class critical is for admins and never among them.
@@ -65,6 +67,7 @@ const (
 	KeyCPUs         = "max_cpus"
 	KeyMemory       = "max_memory"
 	KeyWeight       = "weight"
+	KeyGPUHours     = "max_gpu_hours"
 	KeyPending      = "max_pending"
 	KeyClasses      = "classes"
 	KeyClass        = "default_class"
@@ -98,6 +101,7 @@ func (t *Terms) take(r Rule, from string) {
 	fill(t, KeyCPUs, &t.Quota.CPUs, r.Quota.CPUs, r.Quota.CPUs != nil, from)
 	fill(t, KeyMemory, &t.Quota.Memory, r.Quota.Memory, r.Quota.Memory != nil, from)
 	fill(t, KeyWeight, &t.Weight, r.Weight, r.Weight != nil, from)
+	fill(t, KeyGPUHours, &t.GPUHours, r.GPUHours, r.GPUHours != nil, from)
 	fill(t, KeyPending, &t.MaxPending, r.MaxPending, r.MaxPending != nil, from)
 	fill(t, KeyClasses, &t.Classes, r.Classes, r.Classes != nil, from)
 	fill(t, KeyClass, &t.Class, r.Class, r.Class != 0, from)

@@ -113,7 +113,7 @@ CREATE TABLE notice_read (
 ) WITHOUT ROWID;
 `
 
-// What somebody has used outlives their jobs.
+// What somebody has used outlives their jobs: as one sum that decays, and by days of UTC, counted from 1970.
 const schemaV6 = `
 CREATE TABLE usage (
 	uid         INTEGER NOT NULL,
@@ -121,6 +121,17 @@ CREATE TABLE usage (
 	gpu_seconds REAL    NOT NULL,
 	at          TEXT    NOT NULL,
 	PRIMARY KEY (uid, owner)
+) WITHOUT ROWID;
+CREATE TABLE used (
+	day                     INTEGER NOT NULL,
+	uid                     INTEGER NOT NULL,
+	owner                   TEXT    NOT NULL,
+	class                   INTEGER NOT NULL,
+	gpu_seconds             REAL    NOT NULL,
+	gpu_memory_byte_seconds REAL    NOT NULL,
+	cpu_seconds             REAL    NOT NULL,
+	attempts                INTEGER NOT NULL,
+	PRIMARY KEY (day, uid, owner, class)
 ) WITHOUT ROWID;
 `
 

@@ -29,3 +29,24 @@ func TestUsageIsKept(t *testing.T) {
 		t.Errorf("preempted %v, %v", times, err)
 	}
 }
+
+func TestUsedAddsUp(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, Options{})
+	ann := engine.User{UID: 5, Name: "ann"}
+	day := func(n int, class engine.Class) Used {
+		return Used{Day: n, Owner: ann, Class: class, GPUSeconds: 10, GPUMemory: 100, CPUSeconds: 1, Attempts: 1}
+	}
+	apply(t, s, AddUsed(day(20000, engine.Low)), AddUsed(day(20001, engine.Low)), AddUsed(day(20001, engine.High)))
+	apply(t, s, AddUsed(day(20001, engine.Low)), AddUsed(day(20002, engine.Low)))
+	if err := s.Apply(t.Context(), AddUsed(Used{Owner: ann, Class: engine.Low})); err == nil {
+		t.Error("a use without a day was kept")
+	}
+	s.Close()
+	s = open(t, dir, Options{})
+	got, err := s.Used(t.Context(), 20001, 20001)
+	want := []Used{{20001, ann, engine.Low, 20, 200, 2, 2}, day(20001, engine.High)}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v; want %+v", got, err, want)
+	}
+}

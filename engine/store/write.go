@@ -17,7 +17,7 @@ import (
 // maxBatch bounds how many calls share one transaction, so that the first of them does not wait for too many others.
 const maxBatch = 256
 
-// Change is one row to store. Make it with PutJob, PutAttempt, AddEvent, AddAudit, AddNotice, PutUsage, SetWaitsTold or
+// Change is one row to store. Make it with PutJob, PutAttempt, AddEvent, AddAudit, AddNotice, PutUsage, AddUsed, SetWaitsTold or
 // SetPreempted.
 type Change struct {
 	job     *engine.Job
@@ -26,6 +26,7 @@ type Change struct {
 	audit   *engine.AuditEntry
 	notice  *Notice
 	usage   *Usage
+	used    *Used
 	meta    *meta
 }
 
@@ -73,6 +74,8 @@ func (c Change) row() (row, error) {
 		return noticeRow(c.notice)
 	case c.usage != nil:
 		return usageRow(c.usage)
+	case c.used != nil:
+		return usedRow(c.used)
 	case c.meta != nil:
 		return row{stmt: func(w *writer) *sql.Stmt { return w.setMeta }, args: []any{c.meta.key, c.meta.value}}, nil
 	}
@@ -146,6 +149,8 @@ func subject(c Change) string {
 		return "event of job " + c.event.Job.String()
 	case c.usage != nil:
 		return "usage of " + c.usage.Owner.Name
+	case c.used != nil:
+		return "use of a day of " + c.used.Owner.Name
 	}
 	return c.meta.key
 }
@@ -217,7 +222,7 @@ func gather(first *write, waiting <-chan *write) []*write {
 type writer struct {
 	conn                                   *sql.Conn
 	putJob, putAttempt, addEvent, addAudit *sql.Stmt
-	addNotice, putUsage, setMeta           *sql.Stmt
+	addNotice, putUsage, addUsed, setMeta  *sql.Stmt
 	log                                    *slog.Logger
 	commits                                atomic.Int64 // transactions committed
 	reserve                                *reserve
@@ -240,6 +245,7 @@ func newWriter(ctx context.Context, conn *sql.Conn, r *reserve, o Options) (*wri
 		{&w.addAudit, `INSERT INTO audit(time, uid, name, owner_uid, owner, body) VALUES (?, ?, ?, ?, ?, ?)`},
 		{&w.addNotice, insertNotice},
 		{&w.putUsage, putUsage},
+		{&w.addUsed, addUsed},
 		{&w.setMeta, `INSERT INTO meta(key, value) VALUES (?1, ?2) ON CONFLICT(key) DO UPDATE SET value = ?2`},
 	} {
 		var err error
@@ -258,7 +264,7 @@ func newWriter(ctx context.Context, conn *sql.Conn, r *reserve, o Options) (*wri
 // close lets go of the statements first: while one is open, SQLite keeps the connection and leaves its log behind.
 func (w *writer) close() error {
 	var errs []error
-	for _, s := range []*sql.Stmt{w.putJob, w.putAttempt, w.addEvent, w.addAudit, w.addNotice, w.putUsage, w.setMeta} {
+	for _, s := range []*sql.Stmt{w.putJob, w.putAttempt, w.addEvent, w.addAudit, w.addNotice, w.putUsage, w.addUsed, w.setMeta} {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}

@@ -24,6 +24,9 @@ import (
 // hostile is what this program does when it is started as somebody's agent: it connects to the daemon as the one who runs
 // it, and does one bad thing.
 func hostile(how, socket string) error {
+	if how == "swap" {
+		return swap(os.Getenv("GPUTOP_HOSTILE_PATH"), os.Getenv("GPUTOP_HOSTILE_SEEN"))
+	}
 	conn, err := (&api.Client{Socket: socket}).DialAgent(context.Background())
 	if err != nil {
 		return err
