@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"gputop/engine/api"
-	"gputop/engine/store"
 )
 
 // Report says who used how much of the machine. That is no secret: the list of jobs shows who holds what.
 func (d *Daemon) Report(ctx context.Context, _ api.Caller, q api.ReportQuery) (api.Report, error) {
 	first, last := dayOf(q.Since), dayOf(q.Until)
-	var list []store.Used
-	// What is held is read first: an attempt that ends in between is missed for a moment, not counted twice.
-	err := d.do(ctx, func() {
+	// What is held is read last: an attempt that ends in between is missed for a moment, not counted twice.
+	list, err := d.store.Used(ctx, first, last)
+	if err != nil {
+		return api.Report{}, err
+	}
+	err = d.do(ctx, func() {
 		for _, a := range d.state.sortedAttempts() {
 			if e := d.state.jobs[a.ID.Job]; e != nil && a.Allocation.State.Holds() {
 				list = append(list, d.usedBy(&e.job, a)...)
@@ -25,17 +27,13 @@ func (d *Daemon) Report(ctx context.Context, _ api.Caller, q api.ReportQuery) (a
 	if err != nil {
 		return api.Report{}, err
 	}
-	old, err := d.store.Used(ctx, first, last)
-	if err != nil {
-		return api.Report{}, err
-	}
 	type key struct {
 		day   int
 		user  account
 		class int
 	}
 	sums := map[key]*api.ReportRow{}
-	for _, u := range append(old, list...) {
+	for _, u := range list {
 		if u.Day < first || u.Day > last {
 			continue
 		}
