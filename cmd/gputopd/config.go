@@ -105,6 +105,9 @@ func (f fileConfig) apply(c *config) error {
 	}
 	if f.Class != "" {
 		cl, err := engine.ParseClass(f.Class)
+		if err == nil && cl == engine.Critical {
+			err = errCriticalDefault
+		}
 		if err != nil {
 			return badKey("$", "default_class", err)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -114,6 +115,9 @@ func (f fileConfig) people(groupID func(string) (uint32, error)) (p quota.Policy
 	return p, unknown, nil
 }
 
+// errCriticalDefault is for a default that nobody but admins may use.
+var errCriticalDefault = errors.New("critical is for admins, who name it: want high, medium or low")
+
 // A weight beyond these says something else: who should have nothing needs max_running: 0.
 const leastWeight, mostWeight = 0.001, 1000.0
 
@@ -153,12 +157,20 @@ func (f fileRule) rule(path string) (r quota.Rule, err error) {
 		if r.Class, err = engine.ParseClass(f.Class); err != nil {
 			return r, badKey(path, quota.KeyClass, err)
 		}
+		if r.Class == engine.Critical {
+			return r, badKey(path, quota.KeyClass, errCriticalDefault)
+		}
 		if r.Classes != nil && !slices.Contains(r.Classes, r.Class) {
 			return r, badKey(path, quota.KeyClass, fmt.Errorf("%s is not one of the classes of this rule", r.Class))
 		}
 	}
 	if err := f.times(path, &r); err != nil {
 		return r, err
+	}
+	for i, pattern := range f.Images {
+		if strings.TrimSpace(pattern) == "" || strings.ContainsAny(pattern, " \t\n") {
+			return r, badKey(path, fmt.Sprintf("%s[%d]", quota.KeyImages, i), fmt.Errorf("%q is no pattern for images: want for example quay.io/lab/*; for any image leave the key out", pattern))
+		}
 	}
 	r.Images = f.Images
 	for i, text := range f.Mounts {
@@ -170,6 +182,9 @@ func (f fileRule) rule(path string) (r quota.Rule, err error) {
 			return r, badKey(path, fmt.Sprintf("%s[%d]", quota.KeyMounts, i), err)
 		}
 		r.Mounts = append(r.Mounts, m)
+		if err := draft.CheckMounts(r.Mounts); err != nil {
+			return r, badKey(path, fmt.Sprintf("%s[%d]", quota.KeyMounts, i), err)
+		}
 	}
 	return r, nil
 }
@@ -190,6 +205,9 @@ func (f fileRule) times(path string, r *quota.Rule) error {
 			return badKey(path, d.key, err)
 		}
 		*d.into = v
+	}
+	if r.MaxTimeLimit > 0 && r.TimeLimit > r.MaxTimeLimit {
+		return badKey(path, quota.KeyTimeLimit, fmt.Errorf("%s is longer than %s of the same rule, %s", r.TimeLimit, quota.KeyMaxTimeLimit, r.MaxTimeLimit))
 	}
 	return nil
 }

@@ -139,7 +139,7 @@ func TestWhatAJobSaysOfNotices(t *testing.T) {
 	}
 	<-o.wake
 	same(t, "shown", b.storedNotices(), "1 started, 1 ended, 3 started, 4 started, 4 ended")
-	list, err := b.store.DueNotices(t.Context(), 100)
+	list, err := b.store.DueNotices(t.Context(), store.ByMail|store.ByCommand, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

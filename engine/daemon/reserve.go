@@ -274,7 +274,7 @@ func pointers[T any](list []T) []*T {
 }
 
 func (d *Daemon) reservationView(r *engine.Reservation) api.Reservation {
-	return api.Reservation{Reservation: *r, Whose: r.Whose(), Indices: mapped(r.Devices, d.indexOf)}
+	return api.Reservation{Reservation: *r, Whose: r.Whose(), Indices: slices.Sorted(slices.Values(mapped(r.Devices, d.indexOf)))}
 }
 
 // reservationText is a reservation for the audit trail.

@@ -216,6 +216,16 @@ func checkWorkdir(s string) error {
 	return checkNotSystem(s)
 }
 
+// CheckMounts holds mounts to the rules that need no look at the machine.
+func CheckMounts(mounts []engine.Mount) error {
+	var p problems
+	checkMounts(&p, mounts, "")
+	for _, e := range FieldErrors(errors.Join(p...)) {
+		return e.Err // the first will do
+	}
+	return nil
+}
+
 func checkMounts(p *problems, mounts []engine.Mount, workdir string) {
 	if len(mounts) > maxMounts {
 		p.addf("mount", "%d mounts; at most %d are allowed", len(mounts), maxMounts)

@@ -117,12 +117,13 @@ func (s *Store) ReadNotices(ctx context.Context, owner engine.User, through int6
 	return nil
 }
 
-// DueNotices reads what has still to be sent, oldest first.
-func (s *Store) DueNotices(ctx context.Context, limit int) ([]Notice, error) {
+// DueNotices reads what has still to be sent by any of some ways, oldest first.
+func (s *Store) DueNotices(ctx context.Context, by Ways, limit int) ([]Notice, error) {
 	var out []Notice
 	err := s.view(ctx, func(tx *sql.Tx) (err error) {
 		var ways []Ways
-		list, err := notices(ctx, tx, `SELECT id, due, body FROM notice INDEXED BY notice_due WHERE due <> 0 ORDER BY id LIMIT ?`, &ways, limit)
+		list, err := notices(ctx, tx, `SELECT id, due, body FROM notice INDEXED BY notice_due WHERE due <> 0 AND due & ? <> 0
+			ORDER BY id LIMIT ?`, &ways, int(by), limit)
 		for i, n := range list {
 			out = append(out, Notice{Notice: n, Due: ways[i]})
 		}

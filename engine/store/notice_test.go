@@ -35,7 +35,7 @@ func told(t *testing.T, s *Store, u engine.User) string {
 
 func dueOf(t *testing.T, s *Store) string {
 	t.Helper()
-	list, err := s.DueNotices(context.Background(), 100)
+	list, err := s.DueNotices(context.Background(), ByMail|ByCommand, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

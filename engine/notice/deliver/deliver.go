@@ -6,7 +6,10 @@ package deliver
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"gputop/engine"
 	"gputop/engine/store"
@@ -21,13 +24,15 @@ const (
 	window = time.Hour
 	// retry is how long a store that refuses is left alone.
 	retry = 10 * time.Second
+	// programs is how many of one way run at once.
+	programs = 4
 	// runTime is how long one program may take.
 	runTime = 20 * time.Second
 )
 
 // Store is what is needed of the store.
 type Store interface {
-	DueNotices(ctx context.Context, limit int) ([]store.Notice, error)
+	DueNotices(ctx context.Context, ways store.Ways, limit int) ([]store.Notice, error)
 	TakeNotices(ctx context.Context, ways store.Ways, ids ...int64) error
 }
 
@@ -60,18 +65,20 @@ type Options struct {
 
 // Deliverer sends notices. Run does the work.
 type Deliverer struct {
-	o    Options
+	o     Options
+	lanes []*lane
+}
+
+// lane is one way of sending. Each works by itself, so that a program that hangs holds up nobody's mail.
+type lane struct {
+	*Deliverer
+	way  store.Ways
 	wake chan struct{}
-	// budgets are what users have got lately.
-	budgets map[account]*budget
+	// budgets are what users, by uid, have got lately.
+	budgets map[uint32]*budget
 }
 
-type account struct {
-	way store.Ways
-	uid uint32
-}
-
-// budget is what one user got one way since a moment.
+// budget is what one user got since a moment.
 type budget struct {
 	since        time.Time
 	sent, passed int
@@ -83,7 +90,11 @@ func New(o Options) *Deliverer {
 	if o.Run == nil {
 		o.Run = Run
 	}
-	return &Deliverer{o: o, wake: make(chan struct{}, 1), budgets: map[account]*budget{}}
+	d := &Deliverer{o: o}
+	for _, w := range []store.Ways{store.ByMail, store.ByCommand} {
+		d.lanes = append(d.lanes, &lane{Deliverer: d, way: w, wake: make(chan struct{}, 1), budgets: map[uint32]*budget{}})
+	}
+	return d
 }
 
 // Ways are those that are configured.
@@ -99,14 +110,24 @@ func (d *Deliverer) Ways() (w store.Ways) {
 
 // Wake says that there may be something to send.
 func (d *Deliverer) Wake() {
-	select {
-	case d.wake <- struct{}{}:
-	default:
+	for _, l := range d.lanes {
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
 // Run sends what is due, at once what an earlier process left, until ctx is done.
 func (d *Deliverer) Run(ctx context.Context) {
+	var lanes sync.WaitGroup
+	for _, l := range d.lanes {
+		lanes.Go(func() { l.run(ctx) })
+	}
+	lanes.Wait()
+}
+
+func (d *lane) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		more, err := d.step(ctx)
 		switch {
@@ -127,7 +148,7 @@ func (d *Deliverer) Run(ctx context.Context) {
 }
 
 // pause waits for something to do; false when ctx is done.
-func (d *Deliverer) pause(ctx context.Context, failed bool) bool {
+func (d *lane) pause(ctx context.Context, failed bool) bool {
 	after := d.nextSummary()
 	if failed {
 		after = retry
@@ -147,45 +168,43 @@ func (d *Deliverer) pause(ctx context.Context, failed bool) bool {
 	return true
 }
 
-// step sends one lot; more says that there may be another.
-func (d *Deliverer) step(ctx context.Context) (more bool, err error) {
-	list, err := d.o.Store.DueNotices(ctx, atOnce)
+// step sends one lot, some at once; more says that there may be another.
+func (d *lane) step(ctx context.Context) (more bool, err error) {
+	list, err := d.o.Store.DueNotices(ctx, d.way, atOnce)
 	if err != nil {
 		return false, err
 	}
 	now := d.o.Now()
-	for _, w := range []store.Ways{store.ByMail, store.ByCommand} {
-		var pass []int64 // taken together: nothing is sent of them
-		var send []engine.Notice
-		for _, n := range list {
-			switch {
-			case n.Due&w == 0:
-			case d.Ways()&w == 0, now.Sub(n.Time) > stale, !d.allowed(w, n.Owner, now):
-				pass = append(pass, n.ID)
-			default:
-				send = append(send, n.Notice)
-			}
+	var pass []int64 // taken together: nothing is sent of them
+	var send []engine.Notice
+	for _, n := range list {
+		if d.Ways()&d.way == 0 || now.Sub(n.Time) > stale || !d.allowed(n.Owner, now) {
+			pass = append(pass, n.ID)
+		} else {
+			send = append(send, n.Notice)
 		}
-		if err := d.o.Store.TakeNotices(ctx, w, pass...); err != nil {
+	}
+	if err := d.o.Store.TakeNotices(ctx, d.way, pass...); err != nil {
+		return false, err
+	}
+	sending := errgroup.Group{}
+	sending.SetLimit(programs)
+	defer func() { _ = sending.Wait() }()
+	for _, n := range send {
+		if err := d.o.Store.TakeNotices(ctx, d.way, n.ID); err != nil {
 			return false, err
 		}
-		for _, n := range send {
-			if err := d.o.Store.TakeNotices(ctx, w, n.ID); err != nil {
-				return false, err
-			}
-			d.send(ctx, w, n)
-		}
+		sending.Go(func() error { d.send(ctx, n); return nil })
 	}
 	return len(list) == atOnce, nil
 }
 
 // allowed counts a notice against its user's hour.
-func (d *Deliverer) allowed(w store.Ways, owner engine.User, now time.Time) bool {
-	key := account{w, owner.UID}
-	b := d.budgets[key]
+func (d *lane) allowed(owner engine.User, now time.Time) bool {
+	b := d.budgets[owner.UID]
 	if b == nil {
 		b = &budget{since: now}
-		d.budgets[key] = b
+		d.budgets[owner.UID] = b
 	}
 	b.owner = owner
 	if b.sent < d.o.PerHour {
@@ -197,7 +216,7 @@ func (d *Deliverer) allowed(w store.Ways, owner engine.User, now time.Time) bool
 }
 
 // summaries end the hours that are over, each with one word on what was passed over in it.
-func (d *Deliverer) summaries(ctx context.Context) {
+func (d *lane) summaries(ctx context.Context) {
 	now := d.o.Now()
 	for key, b := range d.budgets {
 		if now.Sub(b.since) < window {
@@ -205,13 +224,13 @@ func (d *Deliverer) summaries(ctx context.Context) {
 		}
 		delete(d.budgets, key)
 		if b.passed > 0 {
-			d.send(ctx, key.way, more(b, now))
+			d.send(ctx, more(b, now))
 		}
 	}
 }
 
 // nextSummary is how long until an hour is over; 0 for none.
-func (d *Deliverer) nextSummary() (after time.Duration) {
+func (d *lane) nextSummary() (after time.Duration) {
 	now := d.o.Now()
 	for _, b := range d.budgets {
 		if left := max(window-now.Sub(b.since), time.Second); after == 0 || left < after {
@@ -222,10 +241,10 @@ func (d *Deliverer) nextSummary() (after time.Duration) {
 }
 
 // send runs the program of a way. What fails is logged and left.
-func (d *Deliverer) send(ctx context.Context, w store.Ways, n engine.Notice) {
+func (d *lane) send(ctx context.Context, n engine.Notice) {
 	p, err := d.hookProgram(n)
 	what := "command"
-	if w == store.ByMail {
+	if d.way == store.ByMail {
 		p, err = d.mailProgram(n)
 		what = "mail"
 	}
