@@ -7,6 +7,7 @@ import (
 
 	"gputop/engine"
 	"gputop/engine/api"
+	"gputop/tui/internal/tuitest"
 )
 
 func TestCondition(t *testing.T) {
@@ -33,4 +34,17 @@ func TestCondition(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
+}
+
+func TestAReservationToCome(t *testing.T) {
+	s := tuitest.TwoCards()
+	s.GPUs.GPUs[0].Reservations = []api.Reservation{
+		{Reservation: engine.Reservation{From: tuitest.Time.Add(30 * time.Hour)}, Whose: "reserved for nobody yet"},
+		{Reservation: engine.Reservation{From: tuitest.Time.Add(20 * time.Hour), To: tuitest.Time.Add(22 * time.Hour)}, Whose: "reserved for group course"},
+	}
+	r := newRig(t, s, 160, 40).connect()
+	r.keys("<shift+tab><shift+tab>")
+	want := "reserved for group course from " + tuitest.Time.Add(20*time.Hour).Format("Mon 15:04")
+	r.has(want)
+	r.hasNot("nobody yet")
 }

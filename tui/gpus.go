@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"gputop/engine"
 	"gputop/engine/api"
@@ -90,6 +91,9 @@ func (p *gpuPanel) jobsOn(g *api.GPU) []*api.Job {
 	return out
 }
 
+// upcoming is how far ahead the screen tells of a reservation.
+const upcoming = 24 * time.Hour
+
 func (p *gpuPanel) statusText() string {
 	r, ok := p.selectedRow()
 	if !ok {
@@ -109,6 +113,9 @@ func (p *gpuPanel) statusText() string {
 			text += " until " + r.To.Local().Format("Mon 15:04")
 		}
 		parts = append(parts, text)
+	}
+	if r := g.Upcoming(p.box.gpus.Time, upcoming); r != nil {
+		parts = append(parts, p.sty.clean(r.Whose)+" from "+soon(r.From, p.now()))
 	}
 	parts = append(parts, condition(g)...)
 	if r.last == r.first+1 && g.MIG[r.first].InstanceShared {

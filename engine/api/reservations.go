@@ -54,6 +54,18 @@ func (g *GPU) HeldBack(now time.Time) *Reservation {
 	return found
 }
 
+// Upcoming is the reservation or drain of a card that begins next, within some time from a moment; nil for none.
+func (g *GPU) Upcoming(now time.Time, within time.Duration) *Reservation {
+	var found *Reservation
+	for i := range g.Reservations {
+		r := &g.Reservations[i]
+		if r.From.After(now) && r.From.Sub(now) <= within && (found == nil || r.From.Before(found.From)) {
+			found = r
+		}
+	}
+	return found
+}
+
 // UndrainRequest gives drained devices back; none means all.
 type UndrainRequest struct {
 	Devices []engine.DeviceID `json:"devices,omitempty"`

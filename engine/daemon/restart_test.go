@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -220,4 +222,26 @@ func TestEndWhileBeingTakenOver(t *testing.T) {
 	})
 	b.start()
 	b.untilState(id, engine.Succeeded)
+}
+
+// The spec of simulated cards is the daemon's own: who removes it takes the cards away for a moment only.
+func TestTheSpecOfSimulatedCardsComesBack(t *testing.T) {
+	dir := t.TempDir()
+	b := newBoxWith(t, 1, func(o *Options) { o.LeaseDir, o.SpecDirs = dir, []string{dir} })
+	written := func() []string {
+		files, err := filepath.Glob(filepath.Join(dir, "gputop-simulated-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	for range 2 {
+		for len(written()) == 0 {
+			b.boot.Add(specsEvery.Nanoseconds())
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := os.Remove(written()[0]); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

@@ -23,11 +23,13 @@ func (d *Daemon) checkSpecs() {
 	}
 	d.specsBusy, d.specsAt = true, now
 	d.goWork(func(ctx context.Context) {
-		found := map[engine.DeviceID]string{}
-		for id, name := range names {
-			if _, err := d.finder().Resolve(name); err != nil {
-				found[id] = err.Error()
+		found := d.unresolved(names)
+		if len(found) > 0 && d.o.LeaseDir != "" && len(d.o.Devices) > 0 {
+			// The spec of simulated cards is ours: somebody has removed it.
+			if _, err := cdi.WriteSimulated(d.o.LeaseDir, d.store.Instance(), d.o.Devices); err != nil {
+				d.log.Error("spec of the simulated cards not written", "err", err)
 			}
+			found = d.unresolved(names)
 		}
 		_ = d.do(ctx, func() {
 			d.specsBusy = false
@@ -41,6 +43,17 @@ func (d *Daemon) checkSpecs() {
 			d.queue.kick()
 		})
 	})
+}
+
+// unresolved says of cards, by their CDI names, why no container can be given them.
+func (d *Daemon) unresolved(names map[engine.DeviceID]string) map[engine.DeviceID]string {
+	found := map[engine.DeviceID]string{}
+	for id, name := range names {
+		if _, err := d.finder().Resolve(name); err != nil {
+			found[id] = err.Error()
+		}
+	}
+	return found
 }
 
 // cardNames are the CDI names of the cards that jobs get by name.
