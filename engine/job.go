@@ -77,6 +77,9 @@ type Spec struct {
 	CheckpointEvery time.Duration `json:"checkpoint_every_ns,omitempty"`
 	// StopSignal is what tells the program to stop, for example "SIGUSR1"; empty for SIGTERM.
 	StopSignal string `json:"stop_signal,omitempty"`
+	// Warn is sent to the program WarnBefore its time limit, for example "SIGUSR1"; empty for no warning.
+	Warn       string        `json:"warn,omitempty"`
+	WarnBefore time.Duration `json:"warn_before_ns,omitempty"`
 	// Array are the indices for each of which the job is run, as in ParseArray; empty for once.
 	Array string `json:"array,omitempty"`
 	// After are the jobs that have to end before it starts, and Begin is when it may, at the earliest.
@@ -183,6 +186,8 @@ type Attempt struct {
 	ExitCode    *int      `json:"exit_code,omitempty"`
 	OOMKilled   bool      `json:"oom_killed,omitempty"`
 	Message     string    `json:"message,omitempty"`
+	// Warned says that it was told that its time is nearly over.
+	Warned bool `json:"warned,omitempty"`
 	// StoppedFor is the waiting job that gets what the attempt frees; 0 when it was not stopped for one.
 	StoppedFor JobID `json:"stopped_for,omitempty"`
 	// Port is the machine's loopback port that leads to the job's server, as the owner's agent says; 0 for none.

@@ -171,6 +171,9 @@ func (l *lines) spec(d api.JobDetail) {
 	l.add("Begin", clock(s.Begin))
 	l.add("Checkpoint", checkpointWord(s))
 	l.add("Stop signal", s.StopSignal)
+	if s.Warn != "" {
+		l.add("Warning", s.Warn+", "+span(s.WarnBefore)+" before the time limit")
+	}
 	l.add("Restart", string(s.Restart))
 	l.add("Notify", strings.Join(s.Notify, ", "))
 	if s.Retries > 0 {

@@ -30,6 +30,7 @@ const (
 	MethodStart        Method = "start"         // Ref -> Container
 	MethodInspect      Method = "inspect"       // Ref -> Container
 	MethodStop         Method = "stop"          // StopArgs -> nil; answers when the signal is sent
+	MethodWarn         Method = "warn"          // WarnArgs -> nil; tells a program that its time is nearly over
 	MethodRemove       Method = "remove"        // Ref -> nil; a container that is gone is no error
 	MethodReadLog      Method = "read-log"      // ReadLogArgs -> LogChunk
 	MethodForget       Method = "forget"        // ForgetArgs -> nil: drops logs and checkpoints of a job, if it has no container
@@ -267,6 +268,12 @@ type StopArgs struct {
 	Ref
 	Signal string        `json:"signal"` // "SIGTERM"
 	Grace  time.Duration `json:"grace"`
+}
+
+// WarnArgs sends Signal to those processes of a container that catch it; nobody else would live to see it.
+type WarnArgs struct {
+	Ref
+	Signal string `json:"signal"` // "SIGUSR1"
 }
 
 // ReadLogArgs reads an attempt's output (stdout and stderr as they came) from a byte offset. With Wait, an agent at

@@ -135,3 +135,40 @@ func TestBegin(t *testing.T) {
 		t.Errorf("in a year: %v", err)
 	}
 }
+
+// Who waits for another job, or for its time, does not wait long: that is what its owner asked for.
+func TestNoNoticeOfAWaitThatIsWanted(t *testing.T) {
+	b := newBox(t, 1)
+	first := b.submit(light("run"))
+	b.untilState(first, engine.Running)
+	for _, s := range []engine.Spec{after("run", engine.Dependency{Job: first, On: engine.AfterOK}), {Begin: b.now().Add(9 * time.Hour)}} {
+		if s.Command == nil {
+			begin := s.Begin
+			s = light("run")
+			s.Begin = begin
+		}
+		b.submit(s)
+	}
+	held := b.submit(spec(engine.Medium, "run"))
+	b.untilState(held, engine.Running)
+	waits := b.submit(spec(engine.Medium, "run"))
+	b.ahead.Store(int64(2 * time.Hour))
+	told := func() (jobs []engine.JobID) {
+		n, err := b.d.Notices(t.Context(), b.caller(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range n.Notices {
+			if x.Kind == engine.NoticeWaiting {
+				jobs = append(jobs, x.Job)
+			}
+		}
+		return jobs
+	}
+	for len(told()) == 0 {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if got := told(); len(got) != 1 || got[0] != waits {
+		t.Errorf("told of %v, want of %s alone", got, waits)
+	}
+}

@@ -157,7 +157,7 @@ func (d *Daemon) tellWaits() {
 		switch {
 		case e == nil || !e.job.State.Queued():
 			continue
-		case e.job.Held: // somebody wants it to wait
+		case e.job.Held, len(e.unmet) > 0, e.job.NotBefore.After(now): // somebody wants it to wait
 			d.tell.waits.Add(notice.Wait{Job: w.Job, Since: now})
 			continue
 		}

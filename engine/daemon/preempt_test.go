@@ -242,3 +242,31 @@ func TestReport(t *testing.T) {
 		t.Errorf("in the days before: %.3f hours of %d attempts", h, n)
 	}
 }
+
+func TestAWarningBeforeTheTimeLimit(t *testing.T) {
+	b := newBox(t, 1)
+	s := spec(engine.Medium, "run")
+	s.Warn, s.WarnBefore = "SIGUSR1", 10*time.Minute
+	id := b.submit(s)
+	b.untilState(id, engine.Running)
+	warned := func() int { return b.agent.called(agentrpc.MethodWarn) }
+	b.boot.Add(int64(49 * time.Minute))
+	b.restart()
+	b.until(id, "adopted", func(j api.Job) bool { return j.State == engine.Running })
+	if n := warned(); n != 0 {
+		t.Errorf("warned %d times before it is time", n)
+	}
+	b.boot.Add(int64(2 * time.Minute))
+	for warned() == 0 {
+		time.Sleep(20 * time.Millisecond)
+	}
+	b.restart()
+	b.boot.Add(int64(10 * time.Minute))
+	b.untilState(id, engine.TimedOut)
+	if n := warned(); n != 1 {
+		t.Errorf("warned %d times", n)
+	}
+	if _, _, events, err := b.store.Job(t.Context(), id); err != nil || strings.Count(story(events), "warned SIGUSR1, 10m0s before its time limit") != 1 {
+		t.Errorf("its story: %s, %v", story(events), err)
+	}
+}

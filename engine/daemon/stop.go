@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"gputop/engine"
+	"gputop/engine/agentrpc"
 	"gputop/engine/api"
 	"gputop/engine/store"
 )
@@ -154,10 +155,41 @@ func (d *Daemon) enforceTimeLimits() {
 		if e == nil || e.job.State != engine.Running || a.ID.Number != e.job.Attempts || a.StartedBoot == 0 || e.job.Spec.TimeLimit <= 0 {
 			continue
 		}
-		if ran := time.Duration(now - a.StartedBoot); ran >= e.job.Spec.TimeLimit {
+		ran := time.Duration(now - a.StartedBoot)
+		if s := &e.job.Spec; s.Warn != "" && !a.Warned && ran >= s.TimeLimit-s.WarnBefore && ran < s.TimeLimit {
+			d.warn(e, a.ID)
+		}
+		if ran >= e.job.Spec.TimeLimit {
 			if err := d.stopActive(e, engine.StopTimeLimit, fmt.Sprintf("time limit of %s reached", e.job.Spec.TimeLimit)); err != nil {
 				d.log.Error("time limit not enforced, trying again", "job", e.job.ID, "err", err)
 			}
 		}
 	}
+}
+
+// warn tells a program that its time is nearly over, once: that it is to be told is on disk first.
+func (d *Daemon) warn(e *entry, id engine.AttemptID) {
+	s := &e.job.Spec
+	err := d.transact(id.Job, id.Number, func(c *change) error {
+		c.attempt.Warned = true
+		c.event("warned", fmt.Sprintf("%s, %s before its time limit", s.Warn, s.WarnBefore))
+		return nil
+	})
+	if err != nil {
+		d.log.Error("warning before the time limit not saved, trying again", "job", id.Job, "err", err)
+		return
+	}
+	user, args := e.job.Owner, agentrpc.WarnArgs{Signal: s.Warn}
+	args.Ref = agentrpc.Ref{ID: d.state.attempts[id].ContainerID, Name: d.state.attempts[id].Container}
+	d.goWork(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, callTimeout)
+		defer cancel()
+		l, err := d.agents.get(ctx, user)
+		if err == nil {
+			err = l.call(ctx, agentrpc.MethodWarn, args, nil)
+		}
+		if err != nil {
+			d.log.Warn("program not warned of its time limit", "attempt", id, "err", err)
+		}
+	})
 }

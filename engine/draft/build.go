@@ -225,6 +225,13 @@ func readScalars(p *problems, f Fields, s *engine.Spec) {
 		}
 	}
 	s.StopSignal = signalName(f.StopSignal)
+	if f.Warn != "" {
+		sig, before, _ := strings.Cut(f.Warn, "@")
+		s.Warn = signalName(sig)
+		if s.WarnBefore, err = engine.ParseDuration(before); err != nil || s.WarnBefore <= 0 || s.Warn == "" {
+			p.addf("warn", "%q: write it SIGNAL@TIME, for example usr1@10m", f.Warn)
+		}
+	}
 	s.Array = strings.TrimSpace(f.Array)
 	for _, text := range f.After {
 		list, err := engine.ParseDependencies(text)

@@ -75,6 +75,7 @@ func CheckSpec(s engine.Spec) error {
 		p.addf("checkpoint", "a job with a terminal is not started again: nobody would be there")
 	}
 	p.add("stop-signal", checkStopSignal(s.StopSignal))
+	checkWarn(&p, s)
 	if s.Array != "" {
 		_, err := engine.ParseArray(s.Array)
 		p.add("array", err)
@@ -362,6 +363,18 @@ func checkRequest(p *problems, r engine.Request) {
 
 // stopSignals are those that a program can take for a request to stop.
 var stopSignals = []string{"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"}
+
+func checkWarn(p *problems, s engine.Spec) {
+	switch {
+	case s.Warn == "" && s.WarnBefore == 0:
+	case checkStopSignal(s.Warn) != nil:
+		p.add("warn", checkStopSignal(s.Warn))
+	case s.Warn == "" || s.WarnBefore <= 0:
+		p.addf("warn", "want a signal and how long before the time limit: usr1@10m")
+	case s.TimeLimit > 0 && s.WarnBefore >= s.TimeLimit:
+		p.addf("warn", "%v before the end is before the start of a job with a time limit of %v", s.WarnBefore, s.TimeLimit)
+	}
+}
 
 func checkStopSignal(s string) error {
 	if s != "" && !slices.Contains(stopSignals, s) {

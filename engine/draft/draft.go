@@ -21,6 +21,8 @@ type Fields struct {
 	// Checkpoint is "stop", or how often the program saves its work.
 	Checkpoint string
 	StopSignal string
+	// Warn is SIGNAL@TIME.
+	Warn string
 	// Array are indices, and Begin a moment as When reads it.
 	Array, Begin string
 	// After are jobs to wait for, each as engine.ParseDependencies reads it.
@@ -156,6 +158,7 @@ var flags = []Flag{
 	one("retries", "N", "how often to try again when the program itself fails (default 0)", func(f *Fields) *string { return &f.Retries }),
 	one("checkpoint", "WHEN", "the program saves its work in $GPUTOP_CHECKPOINT_DIR and goes on from there: stop (when it is told to stop) or how often, for example 10m", func(f *Fields) *string { return &f.Checkpoint }),
 	one("stop-signal", "SIGNAL", "what tells the program to stop (default TERM)", func(f *Fields) *string { return &f.StopSignal }),
+	one("warn", "SIGNAL@TIME", "send the program a signal that long before its time limit: usr1@10m", func(f *Fields) *string { return &f.Warn }),
 	many("after", "[ok:|failed:|any:]JOB", "start when that job has succeeded, failed or ended; several as 12,14-17 (repeatable)", func(f *Fields) *[]string { return &f.After }),
 	one("begin", "TIME", "start at that time at the earliest: 22:00, tomorrow 6:00, sat 8:00, +2h", func(f *Fields) *string { return &f.Begin }),
 	one("array", "INDICES", "run it once for each index, which it finds in $GPUTOP_ARRAY_INDEX: 0-99, or 0-99%8 for at most 8 at once", func(f *Fields) *string { return &f.Array }),

@@ -153,6 +153,8 @@ func (a *Agent) handle(ctx context.Context, m agentrpc.Method, raw agentrpc.RawO
 		return serve(ctx, raw, a.start)
 	case agentrpc.MethodInspect:
 		return serve(ctx, raw, a.inspectAndWatch)
+	case agentrpc.MethodWarn:
+		return serve(ctx, raw, a.warn)
 	case agentrpc.MethodStop:
 		return serve(ctx, raw, a.stop)
 	case agentrpc.MethodRemove:

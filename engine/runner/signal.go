@@ -163,6 +163,19 @@ func (r *signalRound) step() {
 	}
 }
 
+// warn tells those who catch the signal, and leaves everybody else alone.
+func (r *signalRound) warn() {
+	procs, err := members(r.proc, r.ns)
+	if err != nil {
+		return // nobody is told: the limit comes anyway
+	}
+	for _, p := range procs {
+		if !p.zombie && p.catches(r.sig) && !(p.pid == r.pid1 && isInit(p)) {
+			_ = r.send(p, r.sig) // one that is gone needs no warning
+		}
+	}
+}
+
 // due are the processes to tell now.
 func (r *signalRound) due(procs map[int]process) []process {
 	if !r.scanned {

@@ -86,6 +86,24 @@ func (a *Agent) stop(ctx context.Context, p agentrpc.StopArgs) (none, error) {
 	return nil, err
 }
 
+// warn signals the processes of a running container that catch the signal.
+func (a *Agent) warn(ctx context.Context, p agentrpc.WarnArgs) (none, error) {
+	sig := unix.SignalNum(p.Signal)
+	if sig == 0 {
+		return nil, invalid("signal %q does not exist", p.Signal)
+	}
+	c, err := a.inspect(ctx, p.Ref)
+	if err != nil || !c.Running() || c.PID <= 0 {
+		return nil, err
+	}
+	round, err := newRound(procfs("/proc"), c.PID, sig)
+	if err != nil {
+		return nil, &agentrpc.Error{Code: agentrpc.CodeFailed, Message: err.Error()}
+	}
+	round.warn()
+	return nil, nil
+}
+
 // finishStop tells late processes, and kills after the grace time, until the container is gone.
 func (a *Agent) finishStop(c agentrpc.Container, s *stop, round *signalRound) {
 	defer func() {

@@ -56,6 +56,12 @@ func TestStopSignal(t *testing.T) {
 		s := a.try("gputop", "logs", id.String())
 		return strings.Contains(s.out, "ready"), s.out
 	})
+	warned := a.submit("--profile", "demo", "--gpus", "0", "--time-limit", "8s", "--warn", "usr2@5s", "--", "sh", "-c",
+		"sleep 100 & trap 'echo soon' USR2; while :; do sleep 0.1; done")
+	d := a.untilState(warned, engine.TimedOut)
+	if s := a.logs(warned); !strings.HasPrefix(s, "soon\n") || strings.Count(s, "soon") != 1 || !strings.Contains(story(d), "warned SIGUSR2, 5s before its time limit") {
+		t.Errorf("warned: %q\n%s", s, story(d))
+	}
 	a.gputop("cancel", id.String())
 	a.untilState(id, engine.Cancelled)
 	if s := a.logs(id); !strings.Contains(s, "told") {
