@@ -92,7 +92,7 @@ func causeText(j *api.Job, now time.Time) string {
 
 func quotaText(r *engine.Reason) string {
 	if strings.HasPrefix(r.Detail, engine.ArrayAccount) {
-		return r.Detail + " has as many running as it may"
+		return r.Detail + " is full: as many of it run as may"
 	}
 	if r.Needed == 0 {
 		return withDetail("over quota", r.Detail)

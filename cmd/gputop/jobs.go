@@ -195,7 +195,7 @@ func reasonWord(r engine.Reason) string {
 	case r.Code == engine.DependencyPending:
 		return text + " " + r.Detail
 	case r.Code == engine.OverQuota && strings.HasPrefix(r.Detail, engine.ArrayAccount):
-		return r.Detail + " has as many running as it may"
+		return r.Detail + " is full: as many of it run as may"
 	default:
 		text += " (" + r.Detail + ")"
 	}

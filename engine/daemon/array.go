@@ -61,6 +61,22 @@ func (d *Daemon) accountsOfJob(b *books, j *engine.Job) (accounts []int, ok bool
 	return accounts, ok
 }
 
+// elementQueued and elementEnded count the elements that are not over.
+func (d *Daemon) elementQueued(j *engine.Job) {
+	if j.Element != nil {
+		d.unended[j.Element.Array]++
+	}
+}
+
+func (d *Daemon) elementEnded(j *engine.Job) {
+	if j.Element == nil {
+		return
+	}
+	if d.unended[j.Element.Array]--; d.unended[j.Element.Array] <= 0 {
+		delete(d.unended, j.Element.Array)
+	}
+}
+
 // elementEnv is what an element finds in its environment about its array.
 func elementEnv(e *engine.Element) []string {
 	if e == nil {

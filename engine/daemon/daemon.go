@@ -140,6 +140,8 @@ type Daemon struct {
 	daily     daily
 	preempted []time.Time
 	depends   dependencies
+	// unended counts the elements of arrays that are not over, by the id of the first.
+	unended map[engine.JobID]int
 }
 
 var _ api.Backend = (*Daemon)(nil)
@@ -191,6 +193,12 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	}
 	if d.preempted, err = o.Store.Preempted(ctx); err != nil {
 		return nil, err
+	}
+	d.unended = map[engine.JobID]int{}
+	for i := range live.Jobs {
+		if !live.Jobs[i].State.Final() {
+			d.elementQueued(&live.Jobs[i])
+		}
 	}
 	d.depends.on = map[engine.JobID][]engine.JobID{}
 	if err := d.loadDependencies(ctx); err != nil {
@@ -420,6 +428,9 @@ func (d *Daemon) transact(id engine.JobID, attempt int, f func(c *change) error)
 	}
 	was := e.job.State
 	d.state.put(e, c)
+	if !was.Final() && e.job.State.Final() {
+		d.elementEnded(&e.job)
+	}
 	if !was.Final() && e.job.State.Final() && len(d.depends.on[id]) > 0 {
 		d.depends.ended = append(d.depends.ended, id)
 	}

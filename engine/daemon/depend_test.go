@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +107,26 @@ func TestArray(t *testing.T) {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	b.until(again.Job.ID, "kept back too", full)
+
+	// Of all the jobs of an array that go as they should one notice is enough.
+	b.agent.end(b.container(first+1, 1), 0)
+	for id := first + 2; id <= again.Job.ID; id++ {
+		b.untilState(id, engine.Running)
+		b.restart()
+		b.agent.end(b.container(id, 1), 0)
+		b.untilState(id, engine.Succeeded)
+	}
+	n, err := b.d.Notices(t.Context(), b.caller(), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	for _, x := range n.Notices {
+		told = append(told, x.Job.String()+" "+x.Text)
+	}
+	if want := []string{again.Job.ID.String() + " the last of the 4 jobs of array " + first.String() + " has ended", first.String() + " failed with exit code 3"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
 
 	b.rules(everyone(quota.Rule{MaxPending: ref(5)}))
 	s.Array = "0-9"

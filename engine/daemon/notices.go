@@ -93,11 +93,14 @@ func (d *Daemon) forStore(j *engine.Job, n engine.Notice) *store.Notice {
 
 // changed is what a step of a job tells.
 func (d *Daemon) changed(e *entry, c *change) []*store.Notice {
-	n, ok := notice.Changed(&e.job, &c.job, c.now)
-	if !ok {
-		return nil
+	var out []*store.Notice
+	if n, ok := notice.Changed(&e.job, &c.job, c.now); ok {
+		out = append(out, d.forStore(&c.job, n))
 	}
-	return []*store.Notice{d.forStore(&c.job, n)}
+	if el := c.job.Element; el != nil && !e.job.State.Final() && c.job.State.Final() && d.unended[el.Array] == 1 {
+		out = append(out, d.forStore(&c.job, notice.ArrayEnded(&c.job, c.now)))
+	}
+	return out
 }
 
 func kept(list []*store.Notice) (out []store.Change) {

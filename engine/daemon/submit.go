@@ -111,6 +111,7 @@ func (d *Daemon) queueUp(jobs []engine.Job) *api.Job {
 	entries := make([]*entry, len(jobs))
 	for i := range jobs {
 		entries[i] = d.state.add(jobs[i])
+		d.elementQueued(&jobs[i])
 	}
 	d.awaitNew(entries)
 	for _, e := range entries {

@@ -34,10 +34,13 @@ func about(j *engine.Job, now time.Time, k engine.NoticeKind, text, detail strin
 		Text: text, Detail: detail, Key: strconv.Itoa(j.Attempts)}
 }
 
-// Changed is what a change of a job tells: nothing, or that it started, ended or was preempted.
+// Changed is what a change of a job tells: nothing, or that it started, ended or was preempted. Of an element of an array
+// that goes as it should nothing is told, unless its owner asked for it: there are many of them.
 func Changed(was, is *engine.Job, now time.Time) (engine.Notice, bool) {
+	quiet := is.Element != nil && len(is.Spec.Notify) == 0
 	switch {
 	case was.State.Final() || was.State == is.State:
+	case quiet && (is.State == engine.Running || is.State == engine.Succeeded || is.State == engine.Cancelled):
 	case is.State.Final():
 		n := about(is, now, engine.NoticeEnded, endText(is), endDetail(is))
 		n.Key = "" // once in its life
@@ -48,6 +51,13 @@ func Changed(was, is *engine.Job, now time.Time) (engine.Notice, bool) {
 		return about(is, now, engine.NoticePreempted, "stopped and put back in the queue", is.Message), true
 	}
 	return engine.Notice{}, false
+}
+
+// ArrayEnded tells with the end of its last element that an array is done.
+func ArrayEnded(last *engine.Job, now time.Time) engine.Notice {
+	n := about(last, now, engine.NoticeEnded, fmt.Sprintf("the last of the %d jobs of array %s has ended", last.Element.Of, last.Element.Array), "")
+	n.Key = "array"
+	return n
 }
 
 func endText(j *engine.Job) string {
