@@ -39,7 +39,7 @@ func TestConfigProblemsAreOneLine(t *testing.T) {
 		{"together", "groups:\n- name: root\n  together: {max_memory: lots}\n", `[3:26] groups[0].together.max_memory: `},
 		{"no name", "users:\n- max_gpus: 1\n", `users[0].name: want the name of a user`},
 		{"high gives way", "scheduling:\n  preemptible: [high]\n", `[2:16] scheduling.preemptible: high does not give way`},
-		{"no such policy", "scheduling: {policy: fast}\n", `[1:22] scheduling.policy: "fast" is none: want balanced or urgent`},
+		{"no such policy", "scheduling: {policy: fast}\n", `[1:22] scheduling.policy: "fast" is none: want one of balanced, urgent, throughput`},
 		{"unknown key of the policy", "scheduling:\n  preempt_waits: 3m\n", `[2:3] unknown field "preempt_waits"`},
 		{"no budget", "users:\n- name: ada\n  max_gpu_hours: 100\n", `[3:18] users[0].max_gpu_hours: "100": write GPU hours and days`},
 		{"a budget of hours", "users:\n- name: ada\n  max_gpu_hours: 10 in 36h\n", `write GPU hours and days, up to 90`},

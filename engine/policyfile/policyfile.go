@@ -71,7 +71,7 @@ func (f File) Resolve() (scheduler.Policy, error) {
 	}
 	p, ok := scheduler.NamedPolicy(name)
 	if !ok {
-		return p, bad("policy", fmt.Errorf("%q is none: want %s", name, strings.Join(scheduler.PolicyNames, " or ")))
+		return p, bad("policy", fmt.Errorf("%q is none: want one of %s", name, strings.Join(scheduler.PolicyNames, ", ")))
 	}
 	for class, text := range f.Ageing {
 		c, err := engine.ParseClass(class)

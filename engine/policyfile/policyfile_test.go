@@ -45,7 +45,7 @@ backfill_depth: 10`: changed,
 		}
 	}
 	for text, want := range map[string]string{
-		"policy: fast":                           `policy: "fast" is none: want balanced or urgent`,
+		"policy: fast":                           `policy: "fast" is none: want one of balanced, urgent, throughput`,
 		"policy: urgent\npreempt_waits: 3m":      "[2:1] unknown field",
 		"ageing: {criticl: 1h}":                  "ageing: class",
 		"ageing: {critical: 1h}":                 "critical does not age",

@@ -8,12 +8,13 @@ import (
 
 // The named policies.
 const (
-	Balanced = "balanced"
-	Urgent   = "urgent"
+	Balanced   = "balanced"
+	Urgent     = "urgent"
+	Throughput = "throughput"
 )
 
 // PolicyNames lists them, the default first.
-var PolicyNames = []string{Balanced, Urgent}
+var PolicyNames = []string{Balanced, Urgent, Throughput}
 
 // DefaultPolicy is the policy of a site that chose nothing: balanced.
 func DefaultPolicy() Policy {
@@ -40,6 +41,10 @@ func NamedPolicy(name string) (Policy, bool) {
 	case Urgent:
 		p.Patience = 4 * time.Minute
 		p.Loss = -1
+	case Throughput:
+		// Age counts for more than class, so that what needs the whole box runs while there is much to run beside it.
+		p.AgeingStep = map[engine.Class]time.Duration{engine.Low: day / 4, engine.Medium: day / 2, engine.High: day / 2}
+		p.By = 0
 	default:
 		return Policy{}, false
 	}
