@@ -23,6 +23,7 @@ type fileRule struct {
 	Pending      *int     `yaml:"max_pending"`
 	Weight       *float64 `yaml:"weight"`
 	GPUHours     string   `yaml:"max_gpu_hours"`
+	HighGPUHours string   `yaml:"max_high_gpu_hours"`
 	Classes      []string `yaml:"classes"`
 	Class        string   `yaml:"default_class"`
 	TimeLimit    string   `yaml:"default_time_limit"`
@@ -133,12 +134,18 @@ func (f fileRule) rule(path string) (r quota.Rule, err error) {
 		return r, badKey(path, quota.KeyWeight, fmt.Errorf("%g: want a number from %g to %g", *w, leastWeight, mostWeight))
 	}
 	r.Weight = f.Weight
-	if f.GPUHours != "" {
-		b, err := engine.ParseBudget(f.GPUHours)
-		if err != nil {
-			return r, badKey(path, quota.KeyGPUHours, err)
+	for _, b := range []struct {
+		key, text string
+		into      **engine.Budget
+	}{{quota.KeyGPUHours, f.GPUHours, &r.GPUHours}, {quota.KeyHighGPUHours, f.HighGPUHours, &r.HighGPUHours}} {
+		if b.text == "" {
+			continue
 		}
-		r.GPUHours = &b
+		v, err := engine.ParseBudget(b.text)
+		if err != nil {
+			return r, badKey(path, b.key, err)
+		}
+		*b.into = &v
 	}
 	for i, word := range f.Classes {
 		c, err := engine.ParseClass(word)

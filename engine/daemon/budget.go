@@ -9,8 +9,14 @@ import (
 	"gputop/engine/store"
 )
 
-// daily is what people have used by days of UTC, in GPU-seconds, as far back as a budget may reach; without what they hold.
-type daily map[account]map[int]float64
+// daily is what people have used by days of UTC and classes, in GPU-seconds, as far back as a budget may reach; without
+// what they hold.
+type daily map[account]map[dayClass]float64
+
+type dayClass struct {
+	day   int
+	class engine.Class
+}
 
 const day = 24 * time.Hour
 
@@ -30,11 +36,11 @@ func (da daily) add(list ...store.Used) {
 	for _, u := range list {
 		a := accountOf(u.Owner)
 		if da[a] == nil {
-			da[a] = map[int]float64{}
+			da[a] = map[dayClass]float64{}
 		}
-		da[a][u.Day] += u.GPUSeconds
+		da[a][dayClass{u.Day, u.Class}] += u.GPUSeconds
 		for old := range da[a] {
-			if old < u.Day-engine.MaxBudgetDays {
+			if old.day < u.Day-engine.MaxBudgetDays {
 				delete(da[a], old)
 			}
 		}
@@ -64,40 +70,63 @@ func (d *Daemon) usedBy(j *engine.Job, a *engine.Attempt) (list []store.Used) {
 	return list
 }
 
-// usedIn is what somebody has used in the last days, this one included, in GPU-seconds, with what they hold.
-func (d *Daemon) usedIn(u engine.User, days int) (sum float64) {
+// usedIn is what somebody has used in the last days, this one included, in GPU-seconds, with what they hold; of one class,
+// or of all when it is 0.
+func (d *Daemon) usedIn(u engine.User, days int, class engine.Class) (sum float64) {
 	first := dayOf(d.o.System.Now()) - days + 1
 	for on, used := range d.daily[accountOf(u)] {
-		if on >= first {
+		if on.day >= first && (class == 0 || class == on.class) {
 			sum += used
 		}
 	}
 	for _, a := range d.state.sortedAttempts() {
-		if e := d.state.jobs[a.ID.Job]; e != nil && e.job.Owner.Is(u) && a.Allocation.State.Holds() {
-			for _, part := range d.usedBy(&e.job, a) {
-				if part.Day >= first {
-					sum += part.GPUSeconds
-				}
+		e := d.state.jobs[a.ID.Job]
+		if e == nil || !e.job.Owner.Is(u) || !a.Allocation.State.Holds() || class != 0 && e.job.Spec.Class != class {
+			continue
+		}
+		for _, part := range d.usedBy(&e.job, a) {
+			if part.Day >= first {
+				sum += part.GPUSeconds
 			}
 		}
 	}
 	return sum
 }
 
-// overBudget says why nobody of a budget gets another GPU now; empty when they do. It is found out once for a snapshot.
-func (d *Daemon) overBudget(b *books, u engine.User) string {
-	if why, done := b.budgets[u.UID]; done {
+// overBudget says why a job that wants a GPU does not get one now; empty when it does. It is found out once for a snapshot.
+func (d *Daemon) overBudget(b *books, j *engine.Job) string {
+	t, _ := d.termsOf(j.Owner)
+	why := d.spent(b, j.Owner, t.GPUHours, 0)
+	if why == "" && j.Spec.Class == engine.High {
+		why = d.spent(b, j.Owner, t.HighGPUHours, engine.High)
+	}
+	return why
+}
+
+// spentKey is a budget of somebody's: for one class, or for all when that is 0.
+type spentKey struct {
+	uid   uint32
+	class engine.Class
+}
+
+func (d *Daemon) spent(b *books, u engine.User, budget *engine.Budget, class engine.Class) string {
+	if budget == nil {
+		return ""
+	}
+	key := spentKey{u.UID, class}
+	why, done := b.spent[key]
+	if done {
 		return why
 	}
-	why := ""
-	if t, _ := d.termsOf(u); t.GPUHours != nil {
-		if used := d.usedIn(u, t.GPUHours.Days) / 3600; used >= t.GPUHours.Hours {
-			why = fmt.Sprintf("%s has used %.1f of %s", u.Name, used, t.GPUHours)
+	if used := d.usedIn(u, budget.Days, class) / 3600; used >= budget.Hours {
+		why = fmt.Sprintf("%s has used %.1f of %s", u.Name, used, budget)
+		if class != 0 {
+			why += " for class " + class.String()
 		}
 	}
-	if b.budgets == nil {
-		b.budgets = map[uint32]string{}
+	if b.spent == nil {
+		b.spent = map[spentKey]string{}
 	}
-	b.budgets[u.UID] = why
+	b.spent[key] = why
 	return why
 }

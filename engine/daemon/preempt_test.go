@@ -179,15 +179,29 @@ func TestBudgetOfGPUHours(t *testing.T) {
 	b.until(next, "out of budget", spent)
 	b.restart()
 	b.until(next, "out of budget after a restart", spent)
+	b.rules(everyone(quota.Rule{HighGPUHours: &engine.Budget{Hours: 0, Days: 7}}))
+	high := b.submit(spec(engine.High, "run"))
+	b.until(high, "out of its own budget", func(j api.Job) bool {
+		return j.Reason != nil && j.Reason.Detail == me().Name+" has used 0.0 of 0 GPU hours in 7 days for class high"
+	})
+	if _, err := b.d.Stop(t.Context(), b.caller(), high, engine.StopCancelled, ""); err != nil {
+		t.Fatal(err)
+	}
+	b.untilState(next, engine.Running) // it is of another class
+	b.rules(everyone(quota.Rule{GPUHours: &engine.Budget{Hours: 1, Days: 2}}))
 	u, err := b.d.Users(t.Context(), b.caller())
 	if err != nil || u.Users[0].Budget == nil || u.Users[0].InBudget < 3600 || u.Users[0].InBudget > 3700 {
 		t.Errorf("as gputop users shows it: %+v, %v", u.Users, err)
 	}
+	b.agent.end(b.container(next, 1), 0)
+	b.untilState(next, engine.Succeeded)
 	for b.held() > 0 {
 		time.Sleep(10 * time.Millisecond)
 	}
+	last := b.submit(spec(engine.Medium, "run"))
+	b.until(last, "out of budget again", func(j api.Job) bool { return j.Reason != nil && j.Reason.Code == engine.OverQuota })
 	b.ahead.Store(int64(3 * 24 * time.Hour))
-	b.untilState(next, engine.Running)
+	b.untilState(last, engine.Running)
 }
 
 func TestUseIsSplitByDays(t *testing.T) {

@@ -160,7 +160,7 @@ func (d *Daemon) pendingOf(e *entry, b *books) scheduler.Pending {
 	case !known:
 		p.Wait, p.WaitDetail = engine.OverQuota, "the groups of "+j.Owner.Name+" are not known yet"
 	case j.Spec.Request.WantsGPU():
-		if why := d.overBudget(b, j.Owner); why != "" {
+		if why := d.overBudget(b, j); why != "" {
 			p.Wait, p.WaitDetail = engine.OverQuota, why
 		}
 	}

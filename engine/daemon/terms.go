@@ -149,8 +149,8 @@ type books struct {
 	group map[string]int
 	// array is where that of an array is, by the id of its first job.
 	array map[engine.JobID]int
-	// budgets are what overBudget found out, by uid.
-	budgets map[uint32]string
+	// spent says which budgets are used up, and why.
+	spent map[spentKey]string
 }
 
 // accountsOf are the accounts that jobs of somebody count against; ok is false when they are not known.

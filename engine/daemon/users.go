@@ -39,7 +39,7 @@ func (d *Daemon) users(c api.Caller) api.Users {
 			r = userTerms(u.Name, terms, known)
 			r.Usage = d.used(u, now)
 			if r.Budget = terms.GPUHours; r.Budget != nil {
-				r.InBudget = d.usedIn(u, r.Budget.Days)
+				r.InBudget = d.usedIn(u, r.Budget.Days, 0)
 			}
 			rows[u.Name] = r
 		}

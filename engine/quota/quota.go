@@ -19,6 +19,8 @@ type Rule struct {
 	Weight *float64
 	// GPUHours is what a person may use over some days: beyond it, what waits for a GPU goes on waiting.
 	GPUHours *engine.Budget
+	// HighGPUHours is the same for jobs of class high.
+	HighGPUHours *engine.Budget
 	// MaxPending is how many jobs one person may have waiting.
 	MaxPending *int
 	// Classes are those that a job may be given; the class critical is for admins and never among them.
@@ -68,6 +70,7 @@ const (
 	KeyMemory       = "max_memory"
 	KeyWeight       = "weight"
 	KeyGPUHours     = "max_gpu_hours"
+	KeyHighGPUHours = "max_high_gpu_hours"
 	KeyPending      = "max_pending"
 	KeyClasses      = "classes"
 	KeyClass        = "default_class"
@@ -102,6 +105,7 @@ func (t *Terms) take(r Rule, from string) {
 	fill(t, KeyMemory, &t.Quota.Memory, r.Quota.Memory, r.Quota.Memory != nil, from)
 	fill(t, KeyWeight, &t.Weight, r.Weight, r.Weight != nil, from)
 	fill(t, KeyGPUHours, &t.GPUHours, r.GPUHours, r.GPUHours != nil, from)
+	fill(t, KeyHighGPUHours, &t.HighGPUHours, r.HighGPUHours, r.HighGPUHours != nil, from)
 	fill(t, KeyPending, &t.MaxPending, r.MaxPending, r.MaxPending != nil, from)
 	fill(t, KeyClasses, &t.Classes, r.Classes, r.Classes != nil, from)
 	fill(t, KeyClass, &t.Class, r.Class, r.Class != 0, from)
