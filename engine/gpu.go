@@ -30,6 +30,8 @@ type GPU struct {
 	PowerLimit            *float64 `json:"power_limit_watts,omitempty"`
 
 	CardDetail
+	// Peers are the other cards, as far as it is known how they are connected.
+	Peers []Peer `json:"peers,omitempty"`
 
 	MIGMode   bool         `json:"mig_mode,omitempty"`
 	MIG       []MIGDevice  `json:"mig,omitempty"`

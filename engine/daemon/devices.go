@@ -157,6 +157,12 @@ func (d *Daemon) schedulable() ([]scheduler.Device, bool) {
 		if g.Temperature != nil {
 			dev.Temperature = *g.Temperature
 		}
+		for _, p := range g.Peers {
+			if dev.Near == nil {
+				dev.Near = map[engine.DeviceID]int{}
+			}
+			dev.Near[p.Device] = p.Closeness()
+		}
 		switch {
 		case g.Health != engine.HealthOK, st.stale:
 			dev.Unavailable = engine.DeviceNotAnswering

@@ -30,6 +30,7 @@ func (c *Collector) card(i int, now time.Time) engine.GPU {
 		return g
 	}
 	g.UUID = engine.DeviceID(id)
+	c.handles[g.UUID] = d
 	if v, r := d.GetName(); c.healthy(&g, r) {
 		g.Model = v
 	}

@@ -50,6 +50,9 @@ type Collector struct {
 	people   map[int]*person
 	errors   listener
 	layout   layout
+	near     neighbourhood
+	// handles are those of the cards of this sample.
+	handles map[engine.DeviceID]nvml.Device
 }
 
 // New makes a collector over a library, which it initialises at the first sample.
@@ -88,6 +91,7 @@ func (c *Collector) Sample(now time.Time) engine.Sample {
 	for i := range s.GPUs {
 		s.GPUs[i].Index = i
 	}
+	c.peers(s.GPUs)
 	c.remember(s.GPUs, now)
 	if len(s.GPUs) == 0 {
 		s.Error = "the NVIDIA driver is running but finds no GPU; see dmesg for what it says of the cards"
@@ -109,6 +113,7 @@ func (c *Collector) cards(now time.Time) ([]engine.GPU, string) {
 	}
 	c.hear(now)
 	out := make([]engine.GPU, 0, n)
+	c.handles = map[engine.DeviceID]nvml.Device{}
 	for i := range n {
 		c.pcieTurn = c.turn(i, n)
 		out = append(out, c.card(i, now))

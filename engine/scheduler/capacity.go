@@ -44,9 +44,10 @@ type cardClaim struct {
 
 // capacity is what the box has and what is taken: now, or at some later moment in a what-if.
 type capacity struct {
-	cards    []card // by index, then ID
-	suitable int    // cards that can serve whole or shared requests at all
-	total    host   // 0: unknown, not limited
+	cards    []card  // by index, then ID
+	near     [][]int // how well two cards are connected, by their places in cards; nil when unknown
+	suitable int     // cards that can serve whole or shared requests at all
+	total    host    // 0: unknown, not limited
 	used     host
 	// As on a card: what victims free soon, and what their preemptors get.
 	leaving, owed host
@@ -98,7 +99,22 @@ func newCapacity(s Snapshot, p Policy) *capacity {
 	slices.SortFunc(c.cards, func(a, b card) int {
 		return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.ID, b.ID))
 	})
+	c.near = nearness(c.cards)
 	return c
+}
+
+func nearness(cards []card) [][]int {
+	if !slices.ContainsFunc(cards, func(d card) bool { return len(d.Near) > 0 }) {
+		return nil
+	}
+	out := make([][]int, len(cards))
+	for i := range cards {
+		out[i] = make([]int, len(cards))
+		for k := range cards {
+			out[i][k] = cards[i].Near[cards[k].ID]
+		}
+	}
+	return out
 }
 
 func (c *capacity) clone() *capacity {

@@ -17,7 +17,7 @@ var epoch = time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)
 // box reads a snapshot, one thing a line; amounts of memory are in GiB:
 //
 //	host 16 64                  cores and memory; without it the host is not limited
-//	gpu 0 40 [foreign=2] [busy] [away] [mig] [model=NVIDIA-A100]
+//	gpu 0 40 [foreign=2] [busy] [away] [mig] [model=NVIDIA-A100] [heat=60] [near=1:40,2:10]
 //	account 0 [gpus=2] [jobs=3] [cpus=4] [ram=8]
 //	window 0 course from=1h to=3h for=7,8     on card 0; for nobody it is a drain
 //	share 7 usage=3600 [weight=2]             of the person 7; without such a line there are no shares
@@ -65,7 +65,15 @@ func box(t testing.TB, text string) Snapshot {
 }
 
 func gpuLine(t testing.TB, f []string, opt map[string]string) Device {
-	d := Device{ID: device(f[1]), Index: int(num(t, f[1])), Usable: gib(t, f[2]), Foreign: gib(t, opt["foreign"]), Model: opt["model"]}
+	d := Device{ID: device(f[1]), Index: int(num(t, f[1])), Usable: gib(t, f[2]), Foreign: gib(t, opt["foreign"]), Model: opt["model"], Temperature: int(num(t, opt["heat"]))}
+	for pair := range strings.SplitSeq(opt["near"], ",") {
+		if index, v, ok := strings.Cut(pair, ":"); ok {
+			if d.Near == nil {
+				d.Near = map[engine.DeviceID]int{}
+			}
+			d.Near[device(index)] = int(num(t, v))
+		}
+	}
 	if _, ok := opt["busy"]; ok {
 		d.ForeignBusy = true
 	}

@@ -136,19 +136,88 @@ func (c *capacity) offer(r engine.Request, part float64, cards []cardClaim, acce
 	return cl, accept(cl)
 }
 
-// wholeCards are the first n free cards in index order, those to avoid last.
+// wholeCards are n free cards, those to avoid last: the best connected set, or for one card that which the others miss
+// least. Of those that are as good, cooler ones, then the first ones.
 func (c *capacity) wholeCards(n int, avoid []bool) []cardClaim {
-	out := make([]cardClaim, 0, n)
-	for _, avoided := range []bool{false, true} {
-		for i := range c.cards {
-			if len(out) < n && c.wholeFree(&c.cards[i]) && (i < len(avoid) && avoid[i]) == avoided {
-				out = append(out, cardClaim{card: i, amount: c.cards[i].Usable, whole: true})
-			}
+	var good, rest []int
+	for i := range c.cards {
+		switch {
+		case !c.wholeFree(&c.cards[i]):
+		case i < len(avoid) && avoid[i]:
+			rest = append(rest, i)
+		default:
+			good = append(good, i)
 		}
+	}
+	set := good
+	switch {
+	case len(good) > n:
+		set = c.choose(nil, good, n)
+	case len(good) < n:
+		set = c.choose(good, rest, n)
+	}
+	out := make([]cardClaim, 0, n)
+	for _, i := range set {
+		out = append(out, cardClaim{card: i, amount: c.cards[i].Usable, whole: true})
 	}
 	slices.SortFunc(out, func(a, b cardClaim) int { return cmp.Compare(a.card, b.card) })
 	return out
 }
+
+// choose adds the best of some cards to those that are taken, until there are n. It tries to begin with each of them, and
+// is greedy from there: the best of all sets takes too long to find, and boards have few shapes.
+func (c *capacity) choose(taken, from []int, n int) []int {
+	from = slices.Clone(from)
+	slices.SortStableFunc(from, func(a, b int) int { return cmp.Compare(c.heat(a), c.heat(b)) })
+	if c.near == nil {
+		return append(slices.Clone(taken), from[:n-len(taken)]...)
+	}
+	if n == 1 {
+		return []int{slices.MinFunc(from, func(a, b int) int { return cmp.Compare(c.closeness(a, from), c.closeness(b, from)) })}
+	}
+	starts := from
+	if len(taken) > 0 {
+		starts = from[:1] // what is taken is the beginning
+	}
+	var best []int
+	most := -1
+	for _, first := range starts {
+		set := slices.Clone(taken)
+		if len(taken) == 0 {
+			set = append(set, first)
+		}
+		for len(set) < n {
+			next, nearest := -1, -1
+			for _, i := range from {
+				if v := c.closeness(i, set); !slices.Contains(set, i) && v > nearest {
+					next, nearest = i, v
+				}
+			}
+			set = append(set, next)
+		}
+		sum := 0
+		for _, i := range set {
+			sum += c.closeness(i, set)
+		}
+		if sum > most {
+			best, most = set, sum
+		}
+	}
+	return best
+}
+
+// closeness is how well a card is connected to some others together.
+func (c *capacity) closeness(card int, others []int) (sum int) {
+	for _, i := range others {
+		if i != card {
+			sum += c.near[card][i]
+		}
+	}
+	return sum
+}
+
+// heat is a card's temperature, by ten degrees: what differs by less is as cool.
+func (c *capacity) heat(card int) int { return c.cards[card].Temperature / 10 }
 
 // shareOrder lists the cards a share fits on: cards already broken up first, then the fullest, so that whole cards stay
 // whole and gaps stay large.

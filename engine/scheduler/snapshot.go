@@ -67,8 +67,10 @@ type Device struct {
 	// Unavailable is empty when the card can be used. BlockedBySize means that in its present form (MIG mode) it never
 	// serves a whole or shared request; any other code is something that may pass.
 	Unavailable engine.ReasonCode
-	// Temperature in degrees Celsius, coarse. Nothing is chosen by it yet.
+	// Temperature in degrees Celsius. Of cards that are as good otherwise, a cooler one is taken, by ten degrees.
 	Temperature int
+	// Near says how well it is connected to others: more is better, and nil is unknown.
+	Near map[engine.DeviceID]int
 	// Windows are the times in which it is promised to people.
 	Windows []Window
 }

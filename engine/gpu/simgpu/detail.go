@@ -99,6 +99,30 @@ func (h cardHandle) GetNvLinkState(i int) (nvml.EnableState, nvml.Return) {
 	return answer(h.c, "nvlink", nvml.FEATURE_ENABLED)
 }
 
+// GetNvLinkRemoteDeviceType says that all links lead to a switch, as on the boards that carry these cards.
+func (h cardHandle) GetNvLinkRemoteDeviceType(i int) (nvml.IntNvLinkDeviceType, nvml.Return) {
+	if _, r := h.GetNvLinkState(i); r != nvml.SUCCESS {
+		return 0, r
+	}
+	return answer(h.c, "nvlink", nvml.IntNvLinkDeviceType(nvml.NVLINK_DEVICE_TYPE_SWITCH))
+}
+
+// GetTopologyCommonAncestor has two cards behind each PCIe switch and four at each NUMA node.
+func (h cardHandle) GetTopologyCommonAncestor(other nvml.Device) (nvml.GpuTopologyLevel, nvml.Return) {
+	o, ok := other.(cardHandle)
+	if !ok {
+		return 0, nvml.ERROR_INVALID_ARGUMENT
+	}
+	level := nvml.TOPOLOGY_SYSTEM
+	switch a, b := h.c.index, o.c.index; {
+	case a/2 == b/2:
+		level = nvml.TOPOLOGY_SINGLE
+	case a/4 == b/4:
+		level = nvml.TOPOLOGY_NODE
+	}
+	return answer(h.c, "topology", level)
+}
+
 func (h cardHandle) GetEccMode() (nvml.EnableState, nvml.EnableState, nvml.Return) {
 	mode := nvml.FEATURE_ENABLED
 	if h.c.model.migGB == nil && h.c.model.name[:min(14, len(h.c.model.name))] == "NVIDIA GeForce" {
