@@ -20,6 +20,8 @@ type Job struct {
 	Fraction engine.Fraction
 	Class    engine.Class
 	User     uint32
+	// Limit is its time limit; 0 when it is not known.
+	Limit time.Duration
 }
 
 // work is in seconds of a whole GPU.

@@ -18,6 +18,8 @@ import (
 type Limits string
 
 const (
+	// LimitsOwn tells the jobs' own time limits; the true duration of one that has none.
+	LimitsOwn Limits = "own"
 	// LimitsTrue tells the true duration.
 	LimitsTrue Limits = "true"
 	// LimitsLoose tells one to five times as long, as people do.
@@ -36,6 +38,10 @@ func (l Limits) of(jobs []Job, seed uint64) []time.Duration {
 	for i := range jobs {
 		factor, missing := 1+4*random.Float64(), random.Float64() < 0.6
 		switch out[i] = jobs[i].Duration; {
+		case l == LimitsOwn:
+			if jobs[i].Limit > 0 {
+				out[i] = jobs[i].Limit
+			}
 		case l == LimitsMissing && missing:
 			out[i] = DefaultLimit
 		case l != LimitsTrue:
@@ -128,35 +134,42 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 // users is how many the standard replay has.
 const users = 12
 
+// AtLoad draws the arrivals of jobs, in their order, together or apart so that they offer a box of so many GPUs this load.
+func AtLoad(jobs []Job, load float64, gpus int) error {
+	if len(jobs) < 2 || !(load > 0) || gpus <= 0 {
+		return errors.New("a replay needs two jobs, a load above 0 and a GPU")
+	}
+	work := 0.0
+	for i := range jobs {
+		work += jobs[i].work()
+	}
+	first, span := jobs[0].Arrival, jobs[len(jobs)-1].Arrival-jobs[0].Arrival
+	if span <= 0 {
+		return errors.New("all jobs of the trace arrive at once: no load can be made of them")
+	}
+	scale := work / (float64(gpus) * load) / span.Seconds()
+	for i := range jobs {
+		jobs[i].Arrival = seconds((jobs[i].Arrival - first).Seconds() * scale)
+	}
+	return nil
+}
+
 // Standard makes the standard replay of a trace: the last so many jobs (0 is all of them), a tenth of them high, who was
 // best effort low, the rest medium; and arrivals drawn together so that they offer a box of so many GPUs this load.
 func Standard(rows []Row, last int, load float64, gpus int) ([]Job, error) {
 	if last > 0 && last < len(rows) {
 		rows = rows[len(rows)-last:]
 	}
-	if len(rows) < 2 || !(load > 0) || gpus <= 0 {
-		return nil, errors.New("a replay needs two jobs, a load above 0 and a GPU")
-	}
 	out := make([]Job, len(rows))
-	work := 0.0
 	for i, r := range rows {
-		j := Job{Duration: r.Duration, GPUs: r.GPUs, Fraction: r.Fraction, Class: engine.Medium, User: uint32(i % users)}
+		j := Job{Arrival: r.Arrival, Duration: r.Duration, GPUs: r.GPUs, Fraction: r.Fraction, Class: engine.Medium, User: uint32(i % users)}
 		switch {
 		case i%10 == 0:
 			j.Class = engine.High
 		case r.BestEffort:
 			j.Class = engine.Low
 		}
-		work += j.work()
 		out[i] = j
 	}
-	first, span := rows[0].Arrival, rows[len(rows)-1].Arrival-rows[0].Arrival
-	if span <= 0 {
-		return nil, errors.New("all jobs of the trace arrive at once: no load can be made of them")
-	}
-	scale := work / (float64(gpus) * load) / span.Seconds()
-	for i := range out {
-		out[i].Arrival = seconds((rows[i].Arrival - first).Seconds() * scale)
-	}
-	return out, nil
+	return out, AtLoad(out, load, gpus)
 }
