@@ -42,6 +42,8 @@ type GPU struct {
 	// Health is HealthOK, or why the card is not to be used.
 	Health       Health `json:"health"`
 	HealthDetail string `json:"health_detail,omitempty"`
+	// FaultXID is the error of the hardware that is all that makes it unhealthy; 0 for none.
+	FaultXID int `json:"fault_xid,omitempty"`
 }
 
 // Source says how a share of something was measured.

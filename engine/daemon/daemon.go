@@ -142,6 +142,8 @@ type Daemon struct {
 	depends   dependencies
 	// unended counts the elements of arrays that are not over, by the id of the first.
 	unended map[engine.JobID]int
+	// drained is until when the errors of a card's hardware have led to a drain, and forgiven until when they count no more.
+	drained, forgiven map[engine.DeviceID]time.Time
 }
 
 var _ api.Backend = (*Daemon)(nil)
@@ -194,6 +196,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if d.preempted, err = o.Store.Preempted(ctx); err != nil {
 		return nil, err
 	}
+	d.drained, d.forgiven = map[engine.DeviceID]time.Time{}, map[engine.DeviceID]time.Time{}
 	d.unended = map[engine.JobID]int{}
 	for i := range live.Jobs {
 		if !live.Jobs[i].State.Final() {

@@ -25,6 +25,7 @@ func (d *Daemon) TakeSample(s engine.Sample) {
 }
 
 func (d *Daemon) takeSample(s engine.Sample) {
+	d.seeFaults(&s)
 	st := d.state
 	st.sample, st.sampleBoot, st.stale = s, d.o.System.Boottime(), false
 	if st.samples++; st.samples == 1 {

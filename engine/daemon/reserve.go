@@ -359,6 +359,7 @@ func (d *Daemon) undrain(c api.Caller, r api.UndrainRequest) error {
 		if err := d.withdraw(c, i, these, r.Reason); err != nil {
 			return err
 		}
+		d.forgive(these)
 	}
 	if !found {
 		return &api.Error{Code: api.CodeConflict, Message: "nothing of that is drained", Hint: "See gputop reserve."}

@@ -121,7 +121,7 @@ func (c *Collector) reported(g *engine.GPU) {
 		what := fmt.Sprintf("Xid %d was reported at %s: an error of the hardware or the driver; see dmesg", x.Code, x.Time.Format("15:04:05"))
 		switch g.Health {
 		case engine.HealthOK:
-			g.Health, g.HealthDetail = engine.HealthFault, what
+			g.Health, g.HealthDetail, g.FaultXID = engine.HealthFault, what, x.Code
 		case engine.HealthLost:
 			g.HealthDetail = fmt.Sprintf("%s (Xid %d)", lostDetail, x.Code)
 		}
