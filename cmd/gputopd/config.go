@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -33,6 +34,7 @@ type fileConfig struct {
 	KeepLogs       string `yaml:"keep_logs"`
 	EnableLinger   bool   `yaml:"enable_linger"`
 	Gate           string `yaml:"gate"`
+	Metrics        string `yaml:"metrics"`
 	// Scheduling is the policy of gputop sim replay, key by key.
 	Scheduling policyfile.File `yaml:"scheduling"`
 	Everyone   fileRule        `yaml:"everyone"`
@@ -56,6 +58,8 @@ type config struct {
 	// unknown are groups with a rule that this machine does not know: the rule applies to nobody.
 	unknown []string
 	notices deliver.Options
+	// metrics is the TCP address on which Prometheus may ask; empty for none.
+	metrics string
 }
 
 // loadConfig reads a configuration file; one that does not exist is empty unless it was named. guarded refuses one that
@@ -128,6 +132,12 @@ func (f fileConfig) apply(c *config) error {
 			return badKey("$", "gate", err)
 		}
 		c.policy.Gate = m
+	}
+	if f.Metrics != "" {
+		if host, port, err := net.SplitHostPort(f.Metrics); err != nil || host == "" || port == "" {
+			return badKey("$", "metrics", fmt.Errorf("%q is no address: write it as 127.0.0.1:9406; 0.0.0.0:9406 is open to the network", f.Metrics))
+		}
+		c.metrics = f.Metrics
 	}
 	if f.MaxPending < 0 {
 		return badKey("$", "max_pending_per_user", fmt.Errorf("%d is negative", f.MaxPending))

@@ -18,6 +18,7 @@ import (
 	"gputop/engine/daemon"
 	"gputop/engine/gpu/simgpu"
 	"gputop/engine/host"
+	"gputop/engine/metrics"
 	"gputop/engine/notice/deliver"
 	"gputop/engine/sampler"
 	"gputop/engine/store"
@@ -260,7 +261,8 @@ func (f *serveFlags) serve(ctx context.Context, d *daemon.Daemon, ln net.Listene
 	defer cancel(nil)
 	admins := &adminGroup{shared: f.shared, log: log}
 	admins.set(conf.policy.AdminGroup)
-	srv := api.NewServer(d, api.ServerOptions{Log: log, People: f.people, AdminGroups: admins.gids})
+	scrape := metrics.Handler(d, version, time.Now)
+	srv := api.NewServer(d, api.ServerOptions{Log: log, People: f.people, AdminGroups: admins.gids, Metrics: scrape})
 	tellUnknown(log, conf)
 	path, _ := f.configPath()
 	reload := &reloader{path: path, load: f.loadConfig, inForce: conf, problem: d.SetConfigProblem, log: log,
@@ -277,6 +279,7 @@ func (f *serveFlags) serve(ctx context.Context, d *daemon.Daemon, ln net.Listene
 		OnState: func(s sampler.State) { log.Info("sampler", "phase", s.Phase, "pid", s.PID, "message", s.Message) }})
 	files := []string{filepath.Join(f.stateDir, "gputop.db"), filepath.Join(f.stateDir, "lock")}
 	parts := []func(context.Context) error{d.Run, func(ctx context.Context) error { return srv.Serve(ctx, ln) }, sup.Run,
+		func(ctx context.Context) error { return serveMetrics(ctx, conf.metrics, scrape, log) },
 		func(ctx context.Context) error { return watchFiles(ctx, lookEvery, files...) },
 		func(ctx context.Context) error { return reload.run(ctx, reloadLook, groupsLook) },
 		func(ctx context.Context) error { return m.keep(ctx, log, d.Alive) }}

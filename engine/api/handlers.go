@@ -62,6 +62,9 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("GET /v1/jobs/{id}/logs", s.logs)
 	s.mux.Handle("GET /v1/jobs/{id}/exec", s.job(func(r *http.Request, c Caller, id engine.JobID) (any, error) { return s.b.Exec(r.Context(), c, id) }))
 	s.mux.HandleFunc("POST /v1/agent", s.agent)
+	if s.o.Metrics != nil {
+		s.mux.Handle("GET /metrics", s.o.Metrics)
+	}
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, &Error{Code: CodeNotFound, Message: fmt.Sprintf("no such request: %s %s", r.Method, r.URL.Path)})
 	})

@@ -34,4 +34,5 @@ package api
 //	POST /v1/undrain                    UndrainRequest -> []Reservation: the drains that are left
 //	GET  /v1/notices?limit=N            -> Notices: the caller's own
 //	POST /v1/notices/read               ReadRequest -> {}
+//	GET  /metrics                       what Prometheus reads
 //	POST /v1/agent                      Upgrade: gputop-agent; the connection becomes an agentrpc link

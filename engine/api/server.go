@@ -67,8 +67,10 @@ type ServerOptions struct {
 	People *People
 	// SubIDFile lists the subordinate ids that are refused; /etc/subuid when empty.
 	SubIDFile string
-	Log       *slog.Logger
-	Limits    Limits
+	// Metrics answers GET /metrics; nil answers nothing.
+	Metrics http.Handler
+	Log     *slog.Logger
+	Limits  Limits
 }
 
 // Server answers on a Unix socket. Who calls is read from the socket, never from the message.

@@ -41,6 +41,8 @@ var importRules = []importRule{
 		why: "it supervises the process that loads NVML, from a process that does not"},
 	{dir: "engine/api", only: []string{"engine", "engine/agentrpc", "engine/termsafe"}, standard: true,
 		why: "clients link it: it has to stay small"},
+	{dir: "engine/metrics", only: []string{"engine", "engine/api"},
+		why: "it tells what anybody may see, by the same views as the screen"},
 	{dir: "engine/store", only: []string{"engine"},
 		why: "it keeps nouns; it does not know who asks"},
 	{dir: "cdi", only: []string{"engine"},
