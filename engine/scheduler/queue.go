@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"container/heap"
+	"math"
 	"slices"
 	"time"
 
@@ -65,13 +66,20 @@ type lane struct {
 	at    int // in the heap; -1 when it is empty
 }
 
+// shareStep is the difference of use, in GPU-seconds, from which it decides: of who used about as much, who came first is
+// first.
+const shareStep = 60
+
+// level is the owner's share in steps.
+func (a *lane) level() float64 { return math.Floor(a.share / shareStep) }
+
 func (a *lane) before(b *lane) bool {
 	x, y := &a.jobs[0], &b.jobs[0]
 	switch {
 	case x.rank() != y.rank():
 		return x.rank() > y.rank()
-	case a.share != b.share:
-		return a.share < b.share
+	case a.level() != b.level():
+		return a.level() < b.level()
 	}
 	return x.compare(y) < 0
 }

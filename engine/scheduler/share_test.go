@@ -109,3 +109,25 @@ func TestUsageInPieces(t *testing.T) {
 		}
 	})
 }
+
+// Who used about as much came first by their age, not by a second of use.
+func TestAboutAsMuchIsTheSame(t *testing.T) {
+	checkRowsUnder(t, DefaultPolicy(), []row{
+		{"to a minute", `
+			gpu 0 40
+			share 7 usage=59
+			share 8 usage=1
+			job 1 medium gpus=1 of=7 age=1h
+			job 2 medium gpus=1 of=8`, `
+			1 start 0=40GiB*
+			2 WaitingForDevice 1/0 devices`},
+		{"beyond it, who used less", `
+			gpu 0 40
+			share 7 usage=61
+			share 8 usage=1
+			job 1 medium gpus=1 of=7 age=1h
+			job 2 medium gpus=1 of=8`, `
+			2 start 0=40GiB*
+			1 WaitingForDevice 1/0 devices`},
+	})
+}

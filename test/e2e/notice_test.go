@@ -26,7 +26,7 @@ func hooked(t *testing.T) (b *sharedBox, told string, lines func() []string) {
 	}
 	told = filepath.Join(dir, "told")
 	hook := filepath.Join(dir, "hook")
-	if err := os.WriteFile(hook, []byte("#!/bin/sh\ncat >>"+told+"; id -un >"+told+".who\n"), 0o755); err != nil {
+	if err := os.WriteFile(hook, []byte("#!/bin/sh\nid -un >"+told+".who; cat >>"+told+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	config := filepath.Join(t.TempDir(), "config.yaml") // where nobody else may write

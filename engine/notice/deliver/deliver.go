@@ -24,7 +24,7 @@ const (
 	window = time.Hour
 	// retry is how long a store that refuses is left alone.
 	retry = 10 * time.Second
-	// programs is how many of one way run at once.
+	// programs is for how many owners programs of one way run at once.
 	programs = 4
 	// runTime is how long one program may take.
 	runTime = 20 * time.Second
@@ -168,7 +168,7 @@ func (d *lane) pause(ctx context.Context, failed bool) bool {
 	return true
 }
 
-// step sends one lot, some at once; more says that there may be another.
+// step sends one lot; more says that there may be another.
 func (d *lane) step(ctx context.Context) (more bool, err error) {
 	list, err := d.o.Store.DueNotices(ctx, d.way, atOnce)
 	if err != nil {
@@ -187,16 +187,32 @@ func (d *lane) step(ctx context.Context) (more bool, err error) {
 	if err := d.o.Store.TakeNotices(ctx, d.way, pass...); err != nil {
 		return false, err
 	}
+	// Each owner reads of their jobs in the order of things; owners do not wait for each other.
+	byOwner := map[engine.User][]engine.Notice{}
+	var owners []engine.User
+	for _, n := range send {
+		if byOwner[n.Owner] == nil {
+			owners = append(owners, n.Owner)
+		}
+		byOwner[n.Owner] = append(byOwner[n.Owner], n)
+	}
 	sending := errgroup.Group{}
 	sending.SetLimit(programs)
-	defer func() { _ = sending.Wait() }()
-	for _, n := range send {
-		if err := d.o.Store.TakeNotices(ctx, d.way, n.ID); err != nil {
-			return false, err
-		}
-		sending.Go(func() error { d.send(ctx, n); return nil })
+	for _, o := range owners {
+		sending.Go(func() error { return d.sendAll(ctx, byOwner[o]) })
 	}
-	return len(list) == atOnce, nil
+	return len(list) == atOnce, sending.Wait()
+}
+
+// sendAll sends some notices one after the other, each taken from the store before.
+func (d *lane) sendAll(ctx context.Context, list []engine.Notice) error {
+	for _, n := range list {
+		if err := d.o.Store.TakeNotices(ctx, d.way, n.ID); err != nil {
+			return err
+		}
+		d.send(ctx, n)
+	}
+	return nil
 }
 
 // allowed counts a notice against its user's hour.
