@@ -47,8 +47,8 @@ func TestSubmitForm(t *testing.T) {
 		{"letters are text", "sqjk?", nil, "qjk?", 0},
 		{"bad time", "sx<tab><tab><tab><tab><tab>z<enter>", nil, "! more than any card has", 0},
 		{"class by arrows", "sx<tab><tab><tab><tab><left><enter>", nil, "is queued", 1},
-		{"daemon refuses", "sx<enter>", &api.Error{Code: api.CodeInvalid, Message: "more GPUs than this machine has", Hint: "ask for at most 2"},
-			"! more GPUs than this machine has; ask for at most 2", 0},
+		{"daemon refuses", "sx<enter>", &api.Error{Code: api.CodeInvalid, Message: "more GPUs than this machine has", Hint: "Ask for at most 2."},
+			"! more GPUs than this machine has. Ask for at most 2.", 0},
 		{"daemon gone", "sx<enter>", errors.New("dial: refused"), "! not submitted: dial: refused", 0},
 		{"esc closes", "sx<esc>", nil, "Queue 3", 0},
 	} {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
@@ -156,7 +157,7 @@ func (e *env) errorText(err error) string {
 	if a, ok := errors.AsType[*api.Error](err); ok {
 		text = a.Message
 		if a.Hint != "" {
-			text += "; " + a.Hint
+			text = strings.TrimSuffix(text, ".") + ". " + a.Hint
 		}
 	}
 	return e.sty.clean(text)

@@ -193,6 +193,10 @@ func (t *jobsTable) draw(note string, w, h int, focused bool) []string {
 	lines = append(lines, exactly(r.fill(inner), inner))
 	if len(jobs) == 0 && room > 0 {
 		text := listEmpty[t.list]
+		if t.o.ReadOnly {
+			text, _, _ = strings.Cut(text, ": press")
+			text = strings.TrimSuffix(text, ".") + "."
+		}
 		if !t.box.known {
 			text = "Waiting for the daemon."
 		}

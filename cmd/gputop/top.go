@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"gputop/cmd/gputop/internal/connect"
 	"gputop/engine"
 	"gputop/engine/api"
 	"gputop/engine/draft"
@@ -18,17 +20,33 @@ import (
 func (c *cli) topCommand() *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
-		Use:     "top",
-		Short:   "GPUs, queue and running jobs, live",
+		Use:   "top",
+		Short: "GPUs, queue and running jobs, live",
+		Long: "GPUs, queue and running jobs, live. Where no daemon runs, the GPUs alone: no daemon is started, Podman is not needed, and\n" +
+			"nothing can be changed.",
 		Example: "  gputop top\n  gputop top --once\n  gputop top --once --json | jq '.gpus.gpus[].memory_used_bytes'",
 		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.top(cmd.Context(), once || c.json || !terminals())
+			ctx, once := cmd.Context(), once || c.json || !terminals()
+			err := c.reachable(ctx)
+			if err == nil || c.socket != "" || os.Getenv("GPUTOP_SOCKET") != "" {
+				return c.top(ctx, once)
+			}
+			return c.monitorOnly(ctx, once, err)
 		},
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "print one snapshot and end")
 	c.jsonFlag(cmd)
 	return cmd
+}
+
+// reachable says why there is no daemon that answers; it starts none.
+func (c *cli) reachable(ctx context.Context) error {
+	client, err := connect.Open(ctx, connect.Options{Socket: c.socket, NoStart: true})
+	if err == nil {
+		client.Close()
+	}
+	return err
 }
 
 func (c *cli) top(ctx context.Context, once bool) error {
@@ -65,6 +83,10 @@ func (c *cli) snapshot(ctx context.Context, client *api.Client) error {
 	if err != nil {
 		return err
 	}
+	return c.printSnapshot(info, gpus, jobs)
+}
+
+func (c *cli) printSnapshot(info api.Info, gpus api.GPUs, jobs []api.Job) error {
 	if c.json {
 		return c.printJSON(struct {
 			Version int       `json:"version"`
@@ -96,7 +118,9 @@ func (c *cli) snapshot(ctx context.Context, client *api.Client) error {
 			fmt.Fprintf(&b, "\n%s\n", text)
 		}
 	}
-	fmt.Fprintf(&b, "\n%s\n", counts(jobs))
+	if info.Mode != "monitor" {
+		fmt.Fprintf(&b, "\n%s\n", counts(jobs))
+	}
 	if len(jobs) > 0 {
 		fmt.Fprintf(&b, "\n%s", jobTable(jobs, c.now()))
 	}

@@ -272,6 +272,12 @@ func awaitSocket(ctx context.Context, socket string, ended <-chan error) error {
 	}
 }
 
+// Program finds gputopd for this program's user.
+func Program() (string, error) { return Options{}.program() }
+
+// Simulated is which cards are to be simulated: what was asked for, else what the environment says.
+func Simulated(asked string) string { return Options{Simulate: asked}.withDefaults().Simulate }
+
 // program finds gputopd: beside this program, then on the PATH.
 func (o Options) program() (string, error) {
 	if o.Daemon != "" {
