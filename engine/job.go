@@ -186,6 +186,8 @@ type Attempt struct {
 	ExitCode    *int      `json:"exit_code,omitempty"`
 	OOMKilled   bool      `json:"oom_killed,omitempty"`
 	Message     string    `json:"message,omitempty"`
+	// Curve is what it used over its time, on its GPUs; nil where it has none or was not seen.
+	Curve *Curve `json:"curve,omitempty"`
 	// Warned says that it was told that its time is nearly over.
 	Warned bool `json:"warned,omitempty"`
 	// StoppedFor is the waiting job that gets what the attempt frees; 0 when it was not stopped for one.

@@ -338,12 +338,40 @@ func (d *detail) attemptsOf(p *page) {
 		if a.ExitCode != nil {
 			p.field("exit code", s.text, fmt.Sprint(*a.ExitCode))
 		}
+		d.curve(p, a)
 		if a.OOMKilled {
 			p.field("killed", s.bad, "out of host memory")
 		}
 		if a.Message != "" {
 			p.field("message", s.warn, s.clean(a.Message))
 		}
+	}
+}
+
+// curve draws what an attempt used over its time.
+func (d *detail) curve(p *page, a *api.Attempt) {
+	c := a.Curve
+	if c == nil || len(c.Memory) == 0 {
+		return
+	}
+	signs := engine.BarSigns
+	if d.sty.ascii {
+		signs = engine.ASCIIBarSigns
+	}
+	var promised engine.Bytes
+	for _, g := range a.Grants {
+		promised += g.Memory
+	}
+	room := min(60, p.w-pageLabel-24) // with room for the words behind
+	if room < 8 {
+		return
+	}
+	peak, sm := c.Peak()
+	if peak != nil {
+		p.field("memory", d.sty.accent, engine.Bars(engine.Thin(c.Memory, room), max(promised, *peak), signs)+"  at most "+peak.String())
+	}
+	if sm != nil {
+		p.field("SM", d.sty.accent, engine.Bars(engine.Thin(c.SM, room), 1000, signs)+fmt.Sprintf("  %.0f%% in the mean", 100**sm))
 	}
 }
 

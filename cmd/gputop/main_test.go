@@ -187,7 +187,7 @@ func (b *box) Show(ctx context.Context, c api.Caller, id engine.JobID) (api.JobD
 			d.Spec = &b.last
 		}
 		d.Attempts = []api.Attempt{{Number: 1, Container: "gputop-x-1-1", ContainerID: "abc", Allocation: engine.Active, DirectEdits: true,
-			Grants: j.Grants, Started: j.Started}}
+			Grants: j.Grants, Started: j.Started, Curve: &engine.Curve{Start: j.Started, Step: time.Minute, Memory: []engine.Bytes{0, engine.GiB, engine.Unknown, 4 * engine.GiB}, SM: []int{0, 500, engine.Unknown, 1000}}}}
 	}
 	return d, nil
 }

@@ -259,5 +259,36 @@ func (l *lines) attempts(attempts []api.Attempt) {
 			l.add("  Killed", "out of host memory: ask for more with --memory")
 		}
 		l.add("  Message", a.Message)
+		l.curve(a)
 	}
+}
+
+// curveWidth is how many signs a curve has.
+const curveWidth = 60
+
+// curve draws what an attempt used, beside the peak and what it was promised.
+func (l *lines) curve(a api.Attempt) {
+	c := a.Curve
+	if c == nil || len(c.Memory) == 0 {
+		return
+	}
+	var promised engine.Bytes
+	for _, g := range a.Grants {
+		promised += g.Memory
+	}
+	peak, sm := c.Peak()
+	draw := func(key, bars, text string) {
+		fmt.Fprintf(&l.b, "%-12s %s  %s\n", key, bars, text)
+	}
+	if peak != nil {
+		text := fmt.Sprintf("at most %s", *peak)
+		if promised > 0 {
+			text += fmt.Sprintf(" of %s", promised)
+		}
+		draw("  Memory", engine.Bars(engine.Thin(c.Memory, curveWidth), max(promised, *peak), engine.BarSigns), text)
+	}
+	if sm != nil {
+		draw("  SM", engine.Bars(engine.Thin(c.SM, curveWidth), 1000, engine.BarSigns), fmt.Sprintf("%.0f%% in the mean", 100**sm))
+	}
+	draw("  Time", strings.Repeat(" ", min(len(c.Memory), curveWidth)), span(time.Duration(len(c.Memory))*c.Step))
 }

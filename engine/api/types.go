@@ -173,6 +173,8 @@ type Attempt struct {
 	ExitCode    *int      `json:"exit_code,omitempty"`
 	OOMKilled   bool      `json:"oom_killed,omitempty"`
 	Message     string    `json:"message,omitempty"`
+	// Curve is what it used over its time; nil where it has no GPU or was not seen.
+	Curve *engine.Curve `json:"curve,omitempty"`
 }
 
 // GPUs is the newest sample, with the jobs on each device.

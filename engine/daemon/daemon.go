@@ -144,6 +144,8 @@ type Daemon struct {
 	unended map[engine.JobID]int
 	// drained is until when the errors of a card's hardware have led to a drain, and forgiven until when they count no more.
 	drained, forgiven map[engine.DeviceID]time.Time
+	// curves are what running attempts have used so far.
+	curves map[engine.AttemptID]*curve
 }
 
 var _ api.Backend = (*Daemon)(nil)
@@ -197,6 +199,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	d.drained, d.forgiven = map[engine.DeviceID]time.Time{}, map[engine.DeviceID]time.Time{}
+	d.loadCurves()
 	d.unended = map[engine.JobID]int{}
 	for i := range live.Jobs {
 		if !live.Jobs[i].State.Final() {
@@ -318,6 +321,7 @@ func (d *Daemon) tick() {
 	d.keepReservations()
 	d.lookForDeparted()
 	d.endUnattended()
+	d.saveCurves()
 	d.tellWaits()
 	if d.state.queued > 0 {
 		d.queue.kick()

@@ -47,7 +47,7 @@ func (d *Daemon) takeSample(s engine.Sample) {
 	var strangers []stranger
 	for i := range s.GPUs {
 		g := &s.GPUs[i]
-		ds := &deviceState{actual: map[engine.AttemptID]engine.Bytes{}}
+		ds := &deviceState{actual: map[engine.AttemptID]engine.Bytes{}, sm: map[engine.AttemptID]float64{}}
 		if old := st.devices[g.UUID]; old != nil {
 			ds.unlock, ds.elsewhere = old.unlock, old.elsewhere
 		}
@@ -61,6 +61,9 @@ func (d *Daemon) takeSample(s engine.Sample) {
 			}
 			if ok {
 				ds.actual[id] += mem
+				if p.SM != nil {
+					ds.sm[id] += *p.SM
+				}
 			} else {
 				ds.foreign += mem
 				ds.foreignProcesses++
@@ -83,6 +86,7 @@ func (d *Daemon) takeSample(s engine.Sample) {
 	d.lockHeld()
 	d.hub.gpus(d.gpusView())
 	d.publishUse()
+	d.seeCurves()
 	d.seeUse()
 	d.queue.kick()
 }

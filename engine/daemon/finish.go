@@ -20,6 +20,9 @@ func (a *attempt) finish(ctx context.Context, end engine.Ending) error {
 		at := c.attempt
 		at.Ended, at.OOMKilled = c.now, end.OOMKilled
 		at.Allocation.State = engine.Releasing
+		if cv := a.d.curves[a.id]; cv != nil {
+			at.Curve = cv.Clone()
+		}
 		if end.Started && end.Fault == "" && end.Invalid == "" {
 			code := end.ExitCode
 			at.ExitCode, c.job.ExitCode = &code, &code

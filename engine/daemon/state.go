@@ -63,6 +63,8 @@ type deviceState struct {
 	foreignProcesses int
 	// actual is what each attempt's processes hold, in bytes.
 	actual map[engine.AttemptID]engine.Bytes
+	// sm is the share of SMs that they have at work, where that is known.
+	sm     map[engine.AttemptID]float64
 	unlock func() // of the machine-wide lock, while an attempt holds the card
 	// elsewhere is until when the card counts as given out by another daemon, CLOCK_BOOTTIME nanoseconds.
 	elsewhere int64

@@ -100,8 +100,11 @@ func redact(v api.Job, c api.Caller) api.Job {
 
 // attemptView is an attempt as its owner sees it.
 func (d *Daemon) attemptView(a engine.Attempt) api.Attempt {
+	if cv := d.curves[a.ID]; cv != nil {
+		a.Curve = cv.Clone()
+	}
 	return api.Attempt{
-		Number: a.ID.Number, Container: a.Container, ContainerID: a.ContainerID, Allocation: a.Allocation.State,
+		Curve: a.Curve, Number: a.ID.Number, Container: a.Container, ContainerID: a.ContainerID, Allocation: a.Allocation.State,
 		Grants: d.grants(a.Allocation.Grants), CDIDevices: a.CDIDevices, DirectEdits: a.DirectEdits, PID: a.PID,
 		Granted: a.Granted, Started: a.Started, Ended: a.Ended, ExitCode: a.ExitCode, OOMKilled: a.OOMKilled, Message: a.Message,
 	}

@@ -187,6 +187,19 @@ func detail(j api.Job) api.JobDetail {
 		d.Attempts = []api.Attempt{{Number: 1, Container: fmt.Sprintf("gputop-k3x9-%d-1", j.ID), ContainerID: "9f8e7d6c5b4a39281706f5e4d3c2b1a0",
 			Allocation: engine.Active, Grants: j.Grants, CDIDevices: []string{"nvidia.com/gpu=" + string(uuid(0)), fmt.Sprintf("gputop/lease=k3x9-%d-1", j.ID)},
 			Granted: j.Started.Add(-time.Second), Started: j.Started, Ended: j.Ended, ExitCode: j.ExitCode}}
+		if len(j.Grants) > 0 {
+			d.Attempts[0].Curve = curve(j.Started)
+		}
 	}
 	return d
+}
+
+// curve is a training that takes its memory in the beginning, and then waits for data now and then.
+func curve(start time.Time) *engine.Curve {
+	c := &engine.Curve{Start: start, Step: 5 * time.Minute}
+	for i := range 104 {
+		c.Memory = append(c.Memory, *mem(min(27.3, float64(i)*3)))
+		c.SM = append(c.SM, 870-i%13*60)
+	}
+	return c
 }
