@@ -64,7 +64,6 @@ func TestHoldReleaseUpdateRequeue(t *testing.T) {
 	o.wants(5, alice, "update", id, "--class", "low")
 	a.wants(5, "admins", "update", id, "--class", "critical")
 	a.wants(2, "this box has 1", "update", id, "--gpus", "3")
-	a.wants(0, "updated", "update", id, "--class", "high") // whoever of the two has used less
 	o.wants(0, "updated", "update", second.String(), "--time-limit", "3h")
 	o.wants(6, "while it waits", "update", second.String(), "--gpu-fraction", "0.5")
 	o.wants(0, "being preempted", "requeue", second.String())
