@@ -38,6 +38,7 @@ func TestJudge(t *testing.T) {
 		{"cancelled before start", Job{StopReason: StopCancelled}, Ending{Fault: "x"}, EvCancel, 0},
 		{"preempted", Job{StopReason: StopPreempted}, Ending{Started: true, ExitCode: 143}, EvRequeue, 0},
 		{"time limit", Job{StopReason: StopTimeLimit}, Ending{Started: true, ExitCode: 137}, EvTimeOut, 0},
+		{"beyond its share, with retries", Job{Spec: Spec{Retries: 3}, StopReason: StopMemory}, Ending{Started: true, ExitCode: 143}, EvFail, 0},
 		{"fault before start", Job{}, Ending{Fault: "podman"}, EvRequeue, 2 * time.Second},
 		{"third fault before start", Job{Faults: 2}, Ending{Fault: "podman"}, EvRequeue, 8 * time.Second},
 		{"fourth fault before start", Job{Faults: 3}, Ending{Fault: "podman"}, EvFail, 0},

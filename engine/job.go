@@ -156,6 +156,7 @@ const (
 	StopCancelled StopReason = "cancelled"
 	StopPreempted StopReason = "preempted"
 	StopTimeLimit StopReason = "time-limit"
+	StopMemory    StopReason = "gpu-memory" // it held more than its share
 )
 
 // MaxFaults is how often a job is tried again when the infrastructure, not the program, failed.

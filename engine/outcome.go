@@ -42,6 +42,8 @@ func Judge(j Job, e Ending, now time.Time) Verdict {
 			return Verdict{Event: EvRequeue, Restarted: true, Message: fmt.Sprintf("reached its time limit of %s, and goes back to the queue", j.Spec.TimeLimit)}
 		}
 		return Verdict{Event: EvTimeOut, Message: fmt.Sprintf("stopped at its time limit of %s", j.Spec.TimeLimit)}
+	case StopMemory:
+		return Verdict{Event: EvFail, Failed: true, Message: j.Message}
 	case StopPreempted:
 		if j.Spec.Tty {
 			return Verdict{Event: EvCancel, Message: j.Message + "; a job with a terminal is not put back: nobody would be there"}

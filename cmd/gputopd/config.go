@@ -34,6 +34,8 @@ type fileConfig struct {
 	KeepLogs       string `yaml:"keep_logs"`
 	EnableLinger   bool   `yaml:"enable_linger"`
 	Gate           string `yaml:"gate"`
+	Guard          string `yaml:"memory_guard"`
+	GuardGrace     string `yaml:"memory_guard_grace"`
 	Metrics        string `yaml:"metrics"`
 	// Scheduling is the policy of gputop sim replay, key by key.
 	Scheduling policyfile.File `yaml:"scheduling"`
@@ -94,6 +96,7 @@ func (f fileConfig) apply(c *config) error {
 		{"default_time_limit", f.TimeLimit, &c.policy.TimeLimit},
 		{"stop_grace", f.StopGrace, &c.policy.StopGrace},
 		{"keep_logs", f.KeepLogs, &c.policy.KeepLogs},
+		{"memory_guard_grace", f.GuardGrace, &c.policy.GuardGrace},
 	} {
 		if d.text == "" {
 			continue
@@ -102,7 +105,7 @@ func (f fileConfig) apply(c *config) error {
 		if err != nil {
 			return badKey("$", d.key, err)
 		}
-		if v < 0 || v == 0 && d.into != &c.policy.StopGrace && d.into != &c.policy.KeepLogs {
+		if v < 0 || v == 0 && d.into != &c.policy.StopGrace && d.into != &c.policy.KeepLogs && d.into != &c.policy.GuardGrace {
 			return badKey("$", d.key, errors.New("must be more than zero"))
 		}
 		*d.into = v
@@ -132,6 +135,13 @@ func (f fileConfig) apply(c *config) error {
 			return badKey("$", "gate", err)
 		}
 		c.policy.Gate = m
+	}
+	if f.Guard != "" {
+		g, err := daemon.ParseGuard(f.Guard)
+		if err != nil {
+			return badKey("$", "memory_guard", err)
+		}
+		c.policy.Guard = g
 	}
 	if f.Metrics != "" {
 		if host, port, err := net.SplitHostPort(f.Metrics); err != nil || host == "" || port == "" {

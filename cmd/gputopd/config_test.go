@@ -43,6 +43,7 @@ func TestConfigProblemsAreOneLine(t *testing.T) {
 		{"unknown key of the policy", "scheduling:\n  preempt_waits: 3m\n", `[2:3] unknown field "preempt_waits"`},
 		{"no budget", "users:\n- name: ada\n  max_gpu_hours: 100\n", `[3:18] users[0].max_gpu_hours: "100": write GPU hours and days`},
 		{"a budget of hours", "users:\n- name: ada\n  max_gpu_hours: 10 in 36h\n", `write GPU hours and days, up to 90`},
+		{"no such guard", "memory_guard: kill\n", `[1:15] memory_guard: "kill": want off, warn or stop`},
 		{"no address", "metrics: 9406\n", `[1:10] metrics: "9406" is no address`},
 		{"no host", "metrics: ':9406'\n", `metrics: ":9406" is no address`},
 		{"no weight", "users:\n- name: ada\n  weight: 0\n", `[3:11] users[0].weight: 0: want a number from 0.001 to 1000`},

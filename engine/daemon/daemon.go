@@ -146,6 +146,8 @@ type Daemon struct {
 	drained, forgiven map[engine.DeviceID]time.Time
 	// curves are what running attempts have used so far.
 	curves map[engine.AttemptID]*curve
+	// over are the attempts that hold more than their share.
+	over map[engine.AttemptID]*overuse
 }
 
 var _ api.Backend = (*Daemon)(nil)
@@ -200,6 +202,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	}
 	d.drained, d.forgiven = map[engine.DeviceID]time.Time{}, map[engine.DeviceID]time.Time{}
 	d.loadCurves()
+	d.over = map[engine.AttemptID]*overuse{}
 	d.unended = map[engine.JobID]int{}
 	for i := range live.Jobs {
 		if !live.Jobs[i].State.Final() {

@@ -87,6 +87,7 @@ func (d *Daemon) takeSample(s engine.Sample) {
 	d.hub.gpus(d.gpusView())
 	d.publishUse()
 	d.seeCurves()
+	d.guardShares()
 	d.seeUse()
 	d.queue.kick()
 }

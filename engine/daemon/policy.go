@@ -27,6 +27,9 @@ type Policy struct {
 	Scheduler scheduler.Policy
 	// Gate is what is done about use of the cards outside the queue; in shared mode alone.
 	Gate gate.Mode
+	// Guard is what is done about jobs that hold more GPU memory than their share, and GuardGrace how long one may go on.
+	Guard      Guard
+	GuardGrace time.Duration
 	// LogLimit is how much of the end of an attempt's output is kept, in bytes as Podman writes it; 0 keeps all.
 	LogLimit engine.Bytes
 	// KeepEnded is how many ended jobs the machine remembers; 0 keeps all.
@@ -46,7 +49,7 @@ func DefaultPolicy() Policy {
 	return Policy{
 		Profile: "host-env", Class: engine.Medium, TimeLimit: 24 * time.Hour, StopGrace: 30 * time.Second,
 		MaxPending: 20000, AdminGroup: "gputop-admin", Scheduler: scheduler.DefaultPolicy(),
-		Gate: gate.Observe, LogLimit: 1 << 30, KeepEnded: 5000, KeepLogs: 30 * 24 * time.Hour,
+		Gate: gate.Observe, Guard: GuardWarn, GuardGrace: time.Minute, LogLimit: 1 << 30, KeepEnded: 5000, KeepLogs: 30 * 24 * time.Hour,
 		Notices: notice.DefaultPolicy(),
 	}
 }

@@ -87,6 +87,17 @@ func (u *Use) SeeHost(j *engine.Job, p Policy, used, limit engine.Bytes, now tim
 	return nearlyFull(j, p, &u.host, "host memory", &used, limit, now)
 }
 
+// OverShare tells that a job holds more GPU memory than its share, and after what time it is stopped for that; 0 is never.
+func OverShare(j *engine.Job, now time.Time, used, share engine.Bytes, grace time.Duration) engine.Notice {
+	text := fmt.Sprintf("holds %s of GPU memory, more than the %s it asked for: its neighbours may run out", used, share)
+	if grace > 0 {
+		text += fmt.Sprintf("; it is stopped if it goes on for %s", span(grace))
+	}
+	n := about(j, now, engine.NoticeMemory, text, "")
+	n.Key += " share"
+	return n
+}
+
 func nearlyFull(j *engine.Job, p Policy, s *spell, what string, used *engine.Bytes, limit engine.Bytes, now time.Time) (engine.Notice, bool) {
 	high := used != nil && limit > 0 && float64(*used) > p.MemoryShare*float64(limit)
 	if s.see(high, now) < p.MemoryAfter || !high || p.MemoryAfter <= 0 || s.told {
