@@ -165,3 +165,15 @@ func parseClock(t string, bad error) (time.Duration, error) {
 	}
 	return total + sec*time.Second, nil
 }
+
+// Soon is a moment to come, as people say it on the clock of now: a time today, else with its day.
+func Soon(t, now time.Time) string {
+	t = t.In(now.Location())
+	switch {
+	case t.Format(time.DateOnly) == now.Format(time.DateOnly):
+		return t.Format("15:04")
+	case t.Sub(now) < 6*24*time.Hour:
+		return t.Format("Mon 15:04")
+	}
+	return t.Format("Jan 2")
+}

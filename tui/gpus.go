@@ -115,7 +115,7 @@ func (p *gpuPanel) statusText() string {
 		parts = append(parts, text)
 	}
 	if r := g.Upcoming(p.box.gpus.Time, upcoming); r != nil {
-		parts = append(parts, p.sty.clean(r.Whose)+" from "+soon(r.From, p.now()))
+		parts = append(parts, p.sty.clean(r.Whose)+" from "+engine.Soon(r.From, p.now()))
 	}
 	parts = append(parts, condition(g)...)
 	if r.last == r.first+1 && g.MIG[r.first].InstanceShared {

@@ -12,21 +12,9 @@ import (
 // reasonText says in a sentence why a queued job is not running, and first when it should, where that can be told.
 func reasonText(j *api.Job, now time.Time) string {
 	if t := j.ExpectedStart; t.After(now) {
-		return "about " + soon(t, now) + ": " + causeText(j, now)
+		return "about " + engine.Soon(t, now) + ": " + causeText(j, now)
 	}
 	return causeText(j, now)
-}
-
-// soon is a moment to come: a time today, else with its day.
-func soon(t, now time.Time) string {
-	t = t.In(now.Location())
-	switch {
-	case t.Format(time.DateOnly) == now.Format(time.DateOnly):
-		return t.Format("15:04")
-	case t.Sub(now) < 6*24*time.Hour:
-		return t.Format("Mon 15:04")
-	}
-	return t.Format("Jan 2")
 }
 
 func causeText(j *api.Job, now time.Time) string {

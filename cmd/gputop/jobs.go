@@ -47,6 +47,9 @@ func jobTable(jobs []api.Job, now time.Time) *table {
 			why = jobDetail(j)
 			last, lastText = *j.Reason, why
 		}
+		if j.State.Queued() && j.ExpectedStart.After(now) {
+			why = "about " + engine.Soon(j.ExpectedStart, now) + ": " + why
+		}
 		t.add(j.ID.String(), j.Name, j.Owner, j.Class.String(), stateWord(j), requestWord(j.Request), jobTime(j, now), why)
 	}
 	return t

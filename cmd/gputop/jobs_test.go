@@ -19,7 +19,7 @@ func TestJobTable(t *testing.T) {
 	jobs[2].Name = "世界"
 	want := `ID  NAME      OWNER  CLASS   STATE    GPU     TIME  DETAIL
  1  train.py  alice  medium  running  1      1h54m  GPU 0
- 2  wide.py   alice  high    pending  2      1h55m  waits for a GPU: needs 2, 1 free
+ 2  wide.py   alice  high    pending  2      1h55m  about Jul 8: waits for a GPU: needs 2, 1 free
  3  世界      bob    medium  running  12GiB  1h55m
 `
 	if got := jobTable(jobs, now).String(); got != want {

@@ -105,6 +105,7 @@ func newBox() *box {
 	waiting.Reason = &engine.Reason{Code: engine.WaitingForDevice, Needed: 2, Free: 1}
 	foreign.Owner, foreign.Mine, foreign.Name = "bob", false, "evil\x1b]0;title\x07\nname"
 	foreign.Request = engine.Request{GPUMemory: 12 * engine.GiB}
+	waiting.ExpectedStart = time.Date(2199, 7, 8, 9, 10, 0, 0, time.UTC)
 	b := &box{jobs: []api.Job{running, waiting, foreign}}
 	for i, s := range []engine.JobState{engine.Succeeded, engine.Failed, engine.Cancelled, engine.TimedOut, engine.Lost} {
 		j := job(int64(i+4), string(s), s)
