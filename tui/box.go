@@ -48,6 +48,7 @@ type box struct {
 	info     api.Info
 	known    bool // a snapshot has come
 	gpus     api.GPUs
+	past     past
 	jobs     map[engine.JobID]*api.Job
 	lists    [lists][]*api.Job
 	onDevice map[engine.DeviceID][]*api.Job
@@ -63,6 +64,7 @@ func (b *box) apply(e api.WatchEvent, now time.Time) {
 	b.link, b.linkError, b.lastEvent = linkLive, nil, now
 	if e.Snapshot != nil {
 		b.known, b.info, b.gpus = true, e.Snapshot.Info, e.Snapshot.GPUs
+		b.seePast()
 		b.jobs = make(map[engine.JobID]*api.Job, len(e.Snapshot.Jobs))
 		b.lists = [lists][]*api.Job{}
 		b.changeJobs(e.Snapshot.Jobs, nil)
@@ -72,6 +74,7 @@ func (b *box) apply(e api.WatchEvent, now time.Time) {
 	}
 	if e.GPUs != nil {
 		b.gpus = *e.GPUs
+		b.seePast()
 	}
 	if len(e.Jobs)+len(e.Removed) > 0 {
 		b.changeJobs(e.Jobs, e.Removed)
@@ -169,4 +172,11 @@ func (b *box) mineGoingOn() (n int) {
 		}
 	}
 	return n
+}
+
+func (b *box) seePast() {
+	if b.past == nil {
+		b.past = past{}
+	}
+	b.past.add(&b.gpus)
 }

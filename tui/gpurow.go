@@ -13,8 +13,8 @@ import (
 
 // gpuColumns are the widths of the panel's columns; 0 is a column that is left out.
 type gpuColumns struct {
-	model, bar, memory, smBar, temperature, power, health, who int
-	powerLimit                                                 bool
+	model, bar, memory, smBar, past, temperature, power, health, who int
+	powerLimit                                                       bool
 }
 
 func (p *gpuPanel) columns(w int) gpuColumns {
@@ -40,8 +40,16 @@ func (p *gpuPanel) columns(w int) gpuColumns {
 	}
 	used := 1 + 2 + 1 + c.model + 1 + c.bar + 1 + c.memory + 2 + c.smBar + 5 + c.mid() + 1
 	c.who = max(w-used, 0)
+	// Whole minutes of the past, where there is room beside who is on the card.
+	if minutes := min((c.who-whoWidth)/10, 4); c.smBar > 1 && minutes > 0 {
+		c.past = 10 * minutes
+		c.who -= c.past + 1
+	}
 	return c
 }
+
+// whoWidth is how much of the line is left to who is on a card before its past is shown.
+const whoWidth = 24
 
 // mid is the width of temperature, power and health with their gaps.
 func (c gpuColumns) mid() int {
@@ -70,6 +78,10 @@ func (p *gpuPanel) titles(c gpuColumns, w int) string {
 		r.cell(d, "SM", c.smBar+5)
 	} else {
 		r.right(d, "SM", c.smBar+5)
+	}
+	if c.past > 0 {
+		r.gap(1)
+		r.cell(d, fmt.Sprintf("LAST %d MIN", c.past/10), c.past)
 	}
 	if c.temperature > 0 {
 		r.right(d, "TEMP", c.temperature+1)
@@ -112,6 +124,7 @@ func (p *gpuPanel) card(r *row, g *api.GPU, c gpuColumns) {
 	p.memory(r, c, g.MemoryUsed, g.MemoryTotal, g.Promised, g.Foreign)
 	r.gap(2)
 	p.sm(r, g.SM, c.smBar)
+	p.before(r, g.UUID, c)
 	switch {
 	case c.temperature == 0:
 	case g.Temperature != nil:
@@ -152,6 +165,7 @@ func (p *gpuPanel) slice(r *row, g *api.GPU, m *engine.MIGDevice, c gpuColumns) 
 	p.memory(r, c, m.MemoryUsed, m.MemoryTotal, p.promisedOn(m.UUID), foreignMemory(g, m.UUID))
 	r.gap(2)
 	p.sm(r, m.SM, c.smBar)
+	p.before(r, m.UUID, c)
 	// Temperature, power and health are the card's.
 	r.gap(c.mid())
 	p.who(r, g, m.UUID, c.who)
@@ -214,6 +228,19 @@ func (p *gpuPanel) sm(r *row, v *float64, bar int) {
 		r.put(s.sm, s.level(share), 1)
 	}
 	r.right(s.text, fmt.Sprintf("%.0f%%", 100*share), 5)
+}
+
+// before draws how busy the SMs were of late.
+func (p *gpuPanel) before(r *row, id engine.DeviceID, c gpuColumns) {
+	if c.past == 0 {
+		return
+	}
+	signs := engine.BarSigns
+	if p.sty.ascii {
+		signs = engine.ASCIIBarSigns
+	}
+	r.gap(1)
+	r.cell(p.sty.sm, engine.Bars(p.box.past.row(id, c.past), 1000, signs), c.past)
 }
 
 func (p *gpuPanel) power(g *api.GPU, withLimit bool) string {
