@@ -157,6 +157,7 @@ const (
 	StopPreempted StopReason = "preempted"
 	StopTimeLimit StopReason = "time-limit"
 	StopMemory    StopReason = "gpu-memory" // it held more than its share
+	StopLostCard  StopReason = "card-lost"  // a card of its own fell off the bus
 )
 
 // MaxFaults is how often a job is tried again when the infrastructure, not the program, failed.

@@ -42,6 +42,12 @@ func Judge(j Job, e Ending, now time.Time) Verdict {
 			return Verdict{Event: EvRequeue, Restarted: true, Message: fmt.Sprintf("reached its time limit of %s, and goes back to the queue", j.Spec.TimeLimit)}
 		}
 		return Verdict{Event: EvTimeOut, Message: fmt.Sprintf("stopped at its time limit of %s", j.Spec.TimeLimit)}
+	case StopLostCard:
+		e = Ending{Started: true, Fault: j.Message} // whatever the program says of it
+		if j.Spec.Restart == RestartUnlessStopped {
+			return judgeService(j, e, now)
+		}
+		return judgeFault(j, e, now)
 	case StopMemory:
 		return Verdict{Event: EvFail, Failed: true, Message: j.Message}
 	case StopPreempted:

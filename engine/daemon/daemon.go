@@ -144,6 +144,8 @@ type Daemon struct {
 	unended map[engine.JobID]int
 	// drained is until when the errors of a card's hardware have led to a drain, and forgiven until when they count no more.
 	drained, forgiven map[engine.DeviceID]time.Time
+	// lostSince is since when a card is seen lost, on CLOCK_BOOTTIME in nanoseconds.
+	lostSince map[engine.DeviceID]int64
 	// curves are what running attempts have used so far.
 	curves map[engine.AttemptID]*curve
 	// over are the attempts that hold more than their share.
@@ -200,6 +202,7 @@ func New(ctx context.Context, o Options) (*Daemon, error) {
 	if d.preempted, err = o.Store.Preempted(ctx); err != nil {
 		return nil, err
 	}
+	d.lostSince = map[engine.DeviceID]int64{}
 	d.drained, d.forgiven = map[engine.DeviceID]time.Time{}, map[engine.DeviceID]time.Time{}
 	d.loadCurves()
 	d.over = map[engine.AttemptID]*overuse{}

@@ -88,6 +88,7 @@ func (d *Daemon) takeSample(s engine.Sample) {
 	d.publishUse()
 	d.seeCurves()
 	d.guardShares()
+	d.endOnLostCards()
 	d.seeUse()
 	d.queue.kick()
 }

@@ -68,3 +68,47 @@ func (d *Daemon) forgive(devices []engine.DeviceID) {
 		d.forgiven[id] = d.o.System.Now()
 	}
 }
+
+// lostPatience is how long a card is seen lost before its jobs are told to end: a driver that is loaded anew comes back.
+const lostPatience = 10 * time.Second
+
+// endOnLostCards ends jobs whose card fell off the bus. Their programs may hang on it for ever; whether they run again is
+// judged as for any fault of the machine.
+func (d *Daemon) endOnLostCards() {
+	lost := map[engine.DeviceID]int{}
+	for i := range d.state.sample.GPUs {
+		if g := &d.state.sample.GPUs[i]; g.Health == engine.HealthLost {
+			lost[g.UUID] = g.Index
+		}
+	}
+	now := d.o.System.Boottime()
+	for id := range d.lostSince {
+		if _, still := lost[id]; !still {
+			delete(d.lostSince, id)
+		}
+	}
+	for id := range lost {
+		if _, known := d.lostSince[id]; !known {
+			d.lostSince[id] = now
+		}
+	}
+	if len(lost) == 0 {
+		return
+	}
+	for id, a := range d.state.attempts {
+		e := d.state.jobs[id.Job]
+		if e == nil || e.job.State != engine.Running || id.Number != e.job.Attempts {
+			continue
+		}
+		for _, g := range a.Allocation.Grants {
+			index, gone := lost[g.Device]
+			if !gone || now-d.lostSince[g.Device] < lostPatience.Nanoseconds() {
+				continue
+			}
+			if err := d.stopActive(e, engine.StopLostCard, fmt.Sprintf("GPU %d (%s) fell off the bus", index, g.Device)); err != nil {
+				d.log.Error("job on a lost card not ended, trying again", "job", id.Job, "err", err)
+			}
+			break
+		}
+	}
+}

@@ -75,3 +75,32 @@ func TestAFaultyCardIsDrained(t *testing.T) {
 		t.Errorf("%d drains on the trail, %v", found, err)
 	}
 }
+
+// A job whose card fell off the bus ends with that reason, and runs elsewhere if it may run again.
+func TestJobsOfALostCardEnd(t *testing.T) {
+	b := newBox(t, 2)
+	again := spec(engine.Medium, "run")
+	again.Checkpoint = true
+	lost, other := b.submit(again), b.submit(spec(engine.Medium, "run"))
+	b.untilState(lost, engine.Running)
+	b.untilState(other, engine.Running)
+	gone := func(s *engine.Sample) {
+		s.GPUs[0].Health, s.GPUs[0].MemoryUsed = engine.HealthLost, nil
+	}
+	b.alter.Store(&gone)
+	time.Sleep(100 * time.Millisecond)
+	if d, err := b.d.Show(t.Context(), b.caller(), lost); err != nil || d.State != engine.Running {
+		t.Errorf("at once: %s, %v", d.State, err)
+	}
+	b.boot.Add(int64(11 * time.Second))
+	j := b.until(lost, "back in the queue", func(j api.Job) bool { return j.State == engine.Pending })
+	if want := "GPU 0 (" + cardName(0) + ") fell off the bus"; j.Message != want {
+		t.Errorf("%q, want %q", j.Message, want)
+	}
+	b.agent.end(b.container(other, 1), 0)
+	b.ahead.Store(int64(time.Minute))
+	j = b.until(lost, "running on the other card", func(j api.Job) bool { return j.State == engine.Running && j.Attempt == 2 })
+	if len(j.Grants) != 1 || string(j.Grants[0].Device) != cardName(1) {
+		t.Errorf("it has %+v", j.Grants)
+	}
+}

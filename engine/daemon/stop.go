@@ -91,7 +91,7 @@ func (d *Daemon) stopForPreemption(e *entry, c api.Caller, a action, gains *entr
 		return alreadyEnded(j)
 	case !j.State.Active():
 		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s does not run: it is %s", j.ID, j.State), Hint: "Only a running job can be preempted."}
-	case j.StopReason == engine.StopCancelled, j.StopReason == engine.StopTimeLimit, j.StopReason == engine.StopMemory:
+	case j.StopReason == engine.StopCancelled, j.StopReason == engine.StopTimeLimit, j.StopReason == engine.StopMemory, j.StopReason == engine.StopLostCard:
 		return &api.Error{Code: api.CodeConflict, Message: fmt.Sprintf("job %s is being stopped for good: %s", j.ID, j.StopReason)}
 	}
 	stop := &unsavedStop{why: engine.StopPreempted, text: text, by: []engine.AuditEntry{d.audit(c, a, j, note, "")}}
