@@ -69,6 +69,7 @@ func TestScreenGolden(t *testing.T) {
 		{"help", 80, 44, func(r *rig) { r.keys("j?") }},
 		{"refused", 80, 24, func(r *rig) { r.keys("jc") }},
 		{"gpus", 120, 30, func(r *rig) { r.keys("<shift+tab><shift+tab>j") }},
+		{"processes", 100, 24, func(r *rig) { r.keys("o") }},
 		{"ended", 80, 24, func(r *rig) { r.keys("<tab>j") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -127,4 +128,19 @@ func TestSizes(t *testing.T) {
 	if r.a.width != 100 || r.a.height != 30 {
 		t.Errorf("size from the environment: %dx%d, want 100x30", r.a.width, r.a.height)
 	}
+}
+
+// Without a daemon there are cards and processes, and nothing to press that would change anything.
+func TestMonitorGolden(t *testing.T) {
+	s := tuitest.TwoCards()
+	s.Info.Mode, s.Jobs = "monitor", nil
+	s.GPUs.GPUs[1].Processes[1].Job = 0
+	s.GPUs.GPUs[1].Processes[1].Command = "python train.py \x1b[31m"
+	r := newRig(t, s, 100, 24, func(o *Options) { o.ReadOnly = true }).connect()
+	golden.RequireEqual(t, r.painted())
+	r.keys("j")
+	r.has("GPU 1 NVIDIA A100")
+	r.hasNot("submit")
+	r.keys("o")
+	r.has("Processes 2")
 }

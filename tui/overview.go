@@ -1,6 +1,8 @@
 package tui
 
 import (
+	"fmt"
+
 	tea "charm.land/bubbletea/v2"
 
 	"gputop/engine"
@@ -110,8 +112,22 @@ func (o *overview) able(bs []binding, noJob string) []binding {
 	return bs
 }
 
+// monitorKeys are the bindings where there are no jobs.
+func (o *overview) monitorKeys() []binding {
+	step := func(n int) func() tea.Cmd { return func() tea.Cmd { o.gpus.move(n); return nil } }
+	all := o.processesKey()
+	all.short = "processes"
+	return []binding{all,
+		{keys: []string{"down", "j"}, label: "j/k", short: "move", help: "one card down or up (also the arrows)", run: step(1)},
+		{keys: []string{"up", "k"}, run: step(-1)},
+	}
+}
+
 // Keys are the overview's bindings.
 func (o *overview) Keys() []binding {
+	if o.box.info.Mode == "monitor" {
+		return o.monitorKeys()
+	}
 	j := o.selected()
 	noJob := ""
 	switch {
@@ -133,7 +149,7 @@ func (o *overview) Keys() []binding {
 	}
 	bs = append(bs, acts...)
 	bs = append(bs, binding{keys: []string{"tab"}, label: "tab", short: "next panel", help: "next panel: GPUs, running, queue, ended", run: focus(1)})
-	bs = append(bs, o.noticesKey())
+	bs = append(bs, o.processesKey(), o.noticesKey())
 	return append(append(bs, o.able(o.changeKeys(j), noJob)...),
 		binding{keys: []string{"shift+tab"}, label: "shift+tab", help: "panel before", run: focus(panes - 1)},
 		binding{keys: []string{"down", "j"}, label: "j/k", short: "move", help: "one row down or up (also the arrows)", run: step(1)},
@@ -153,7 +169,7 @@ func (o *overview) status() string {
 	if !o.box.known {
 		return ""
 	}
-	if o.focus == paneGPUs {
+	if o.focus == paneGPUs || o.box.info.Mode == "monitor" {
 		return o.gpus.statusText()
 	}
 	if j := o.selected(); j != nil {
@@ -188,6 +204,9 @@ func (o *overview) heights() (gpus, running, bottom, ended int) {
 }
 
 func (o *overview) View() []string {
+	if o.box.info.Mode == "monitor" {
+		return o.monitorView()
+	}
 	g, r, b, e := o.heights()
 	out := make([]string, 0, o.h)
 	out = append(out, o.gpus.draw(o.w, g, o.focus == paneGPUs)...)
@@ -201,6 +220,18 @@ func (o *overview) View() []string {
 		note = "shift+tab: queue"
 	}
 	return append(out, o.tables[o.bottom].draw(note, o.w, b, o.focus == paneQueue || o.focus == paneEnded)...)
+}
+
+// monitorView is the cards and who is on them, where there is no daemon and so no jobs.
+func (o *overview) monitorView() []string {
+	g := min(o.gpus.wanted(o.w-2)+3, max(o.h-least, least))
+	lines := append([]string{o.processTitles(o.w - 2)}, o.processLines(o.w-2)...)
+	room := o.h - g
+	note := ""
+	if hidden := len(lines) + 2 - room; hidden > 0 {
+		lines, note = lines[:max(room-2, 0)], "o: all"
+	}
+	return append(o.gpus.draw(o.w, g, true), o.sty.panel(fmt.Sprintf("Processes %d", o.processCount()), note, lines, o.w, room, false)...)
 }
 
 // jobText is one job in a sentence.
