@@ -109,7 +109,7 @@ func TestSizes(t *testing.T) {
 	for _, n := range []int{1, 4, 8} {
 		for _, k := range []int{0, 3, 7} {
 			r := newRig(t, tuitest.Many(n, k, true), 80, 24).connect()
-			for _, keys := range []string{"", "<tab><tab>", "G", "?", "<esc>s", "<esc><tab>c", "<esc><enter>"} {
+			for _, keys := range []string{"", "<tab><tab>", "G", "?", "<esc>s", "<esc><tab>c", "<esc><enter>", "<esc>o"} {
 				r.keys(keys)
 				for w := 1; w <= 250; w += 1 + w/7 {
 					for h := 1; h <= 80; h += 1 + h/5 {
@@ -118,6 +118,15 @@ func TestSizes(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+	s := tuitest.Many(8, 3, true)
+	s.Info.Mode, s.Jobs = "monitor", nil
+	alone := newRig(t, s, 80, 24).connect()
+	for w := 1; w <= 250; w += 1 + w/7 {
+		for h := 1; h <= 80; h += 1 + h/5 {
+			alone.update(tea.WindowSizeMsg{Width: w, Height: h})
+			alone.holds(w, h)
 		}
 	}
 	r := newRig(t, tuitest.TwoCards(), 0, 0).connect()
